@@ -1,0 +1,51 @@
+"""The ament_python build: colcon and pip both read this file."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+NAME = "sim2real_deploy"
+ROOT = Path(__file__).parent
+
+
+def data_tree(folder: str) -> list[tuple[str, list[str]]]:
+    """Every file below a folder, installed under share/<package> with its path kept."""
+    files = [p.relative_to(ROOT) for p in sorted((ROOT / folder).rglob("*")) if p.is_file()]
+    return [(f"share/{NAME}/{file.parent}", [str(file)]) for file in files]
+
+
+setup(
+    name=NAME,
+    version="0.1.0",
+    description="Deploy a walking policy trained in simulation onto a legged robot",
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    packages=find_packages(include=[NAME, f"{NAME}.*"]),
+    package_data={NAME: ["twin/assets/*.xml", "wire/*.json", "py.typed"]},
+    data_files=[
+        ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
+        (f"share/{NAME}", ["package.xml"]),
+        *data_tree("launch"),
+        *data_tree("config"),
+        *data_tree("policies"),
+    ],
+    install_requires=[
+        "setuptools",
+        "numpy",
+        "pyyaml",
+        "pydantic>=2",
+        "typer",
+        "rich",
+        "psutil",
+        "fastcrc",
+        "cyclonedds==11.0.1",
+        "onnxruntime",
+    ],
+    extras_require={
+        "ros": ["ros-rclpy[fastrtps]", "ros-common-interfaces"],  # where no ROS 2 is installed
+        "sim": ["mujoco", "imageio[ffmpeg]"],
+        "train": ["torch==2.13.0", "onnx", "matplotlib"],
+        "dev": ["pytest", "pytest-timeout", "hypothesis", "ruff", "mypy", "types-PyYAML", "onnx"],
+    },
+    entry_points={"console_scripts": ["sim2real = sim2real_deploy.cli:main"]},
+)

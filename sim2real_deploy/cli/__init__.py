@@ -1,0 +1,34 @@
+"""The `sim2real` command. One module per verb or family; each imports its heavy parts late."""
+
+import sys
+
+import typer
+
+from sim2real_deploy import __version__
+from sim2real_deploy.errors import Refusal
+
+app = typer.Typer(
+    help="Put a walking policy trained in simulation onto a legged robot, safely.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+bench = typer.Typer(help="Measure, in one run, and judge.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and leave."),
+) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point: a Refusal is the user's to mend, so it is printed as text and exits with 2."""
+    try:
+        app()
+    except Refusal as refusal:
+        typer.secho(str(refusal), fg="red", err=True)
+        sys.exit(2)

@@ -1,0 +1,94 @@
+"""YAML files into typed, checked values. Every refusal names the file and the key.
+
+Strict on purpose: an unknown key in a robot's limits is a typo that would leave a default in force.
+"""
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sim2real_deploy.errors import Refusal
+
+MAX_BYTES = 4_000_000  # a policy.yaml with golden vectors is ~100 kB
+
+
+class Strict(BaseModel):
+    """Base of everything read from a file: no unknown keys, no coercion, no NaN, no change after."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, arbitrary_types_allowed=True
+    )
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """SafeLoader that refuses what only ever happens by mistake or malice: doubled keys, aliases."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(
+                None, None, "aliases (*name) are not allowed here", self.peek_event().start_mark
+            )
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{key.value}' stands twice", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: Path) -> Any:
+    """The file's plain content, or a Refusal that says where it goes wrong."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise Refusal(f"{path}: {size} bytes is more than a file of this kind can be")
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise Refusal(f"{path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refusal(f"{path}: cannot be read: {error}") from None
+    try:
+        return yaml.load(text, Loader=_StrictLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise Refusal(f"{path}: not a YAML file we can read: {error}") from None
+
+
+def parse(content: Any, model: type[Model], source: str) -> Model:
+    """Check plain content against a model; every problem is listed as `source: key: what`."""
+    if not isinstance(content, dict):
+        raise Refusal(f"{source}: a mapping was expected, not {type(content).__name__}")
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        lines = [
+            f"{source}: {'.'.join(str(part) for part in problem['loc']) or 'file'}: "
+            f"{_words(problem)}"
+            for problem in error.errors()[:10]
+        ]
+        raise Refusal("\n".join(lines)) from None
+
+
+def load(path: Path, model: type[Model]) -> Model:
+    return parse(read_yaml(path), model, str(path))
+
+
+def _words(problem: Any) -> str:
+    if problem["type"] == "extra_forbidden":
+        return "unknown key; take it out or correct its spelling"
+    if problem["type"] == "missing":
+        return "is missing"
+    text = str(problem["msg"]).removeprefix("Value error, ")
+    given = problem.get("input")
+    if isinstance(given, (str, int, float, bool)):
+        text += f" (it is {given!r})"
+    return text

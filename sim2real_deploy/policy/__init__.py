@@ -1,0 +1,1 @@
+"""Policies: the bundle on disk, observation terms, the ONNX session."""

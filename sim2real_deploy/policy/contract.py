@@ -1,0 +1,112 @@
+"""The contract of a policy: what policies/<name>/policy.yaml says, and nothing left to guess.
+
+Lists that concern joints are in the policy's own joint order, given by name in `joints`.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from sim2real_deploy.configfile import Strict
+
+Range = tuple[float, float]
+
+
+class Term(Strict):
+    """One observation term: a function of the registry, and how its values are dressed."""
+
+    name: str
+    scale: float | tuple[float, ...] = 1.0
+    clip: Range | None = None
+    history: int = Field(default=1, ge=1, le=1000)
+    params: dict[str, float | bool | str | tuple[float, ...]] = {}
+
+
+class Group(Strict):
+    """The terms that together make one input of the network, in order."""
+
+    input: str
+    terms: tuple[Term, ...] = Field(min_length=1)
+    clip_first: bool = True  # clip, then scale; else scale, then clip
+    layout: Literal["by_term", "by_frame"] = "by_term"  # how the history is laid out
+    newest: Literal["first", "last"] = "last"
+    start: Literal["repeat", "zeros"] = "repeat"  # what stands for the past at the first step
+
+
+class Action(Strict):
+    """target = offset + scale * clip(action); `observed` is what the last_action term shows."""
+
+    output: str
+    scale: tuple[float, ...]
+    offset: tuple[float, ...]
+    clip: tuple[Range, ...] | None = None
+    observed: Literal["raw", "clipped"] = "clipped"
+
+
+class Recurrence(Strict):
+    """A network state: output of one step is input of the next, zeros at the start."""
+
+    input: str
+    output: str
+
+
+class CommandRanges(Strict):
+    """Commands the policy was trained on; the command is clipped to these before it sees it."""
+
+    vx: Range
+    vy: Range
+    wz: Range
+
+
+class Statistics(Strict):
+    """Mean and spread of each observation in training: what "out of distribution" is measured by."""
+
+    input: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+class Golden(Strict):
+    """One step of a recorded run: inputs by name, and the action the network must give."""
+
+    inputs: dict[str, tuple[float, ...]]
+    action: tuple[float, ...]
+
+
+class Contract(Strict):
+    format: Literal[1]
+    name: str
+    robot: str
+    rate_hz: float = Field(gt=0, le=1000)
+    joints: tuple[str, ...]
+    default_position: tuple[float, ...]
+    kp: tuple[float, ...]
+    kd: tuple[float, ...]
+    action: Action
+    observations: tuple[Group, ...] = Field(min_length=1)
+    recurrence: tuple[Recurrence, ...] = ()
+    command_ranges: CommandRanges
+    statistics: tuple[Statistics, ...] = ()
+    golden: tuple[Golden, ...] = Field(min_length=1)  # consecutive steps from a zero network state
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")  # of policy.onnx
+    provenance: dict[str, Any]
+
+    @model_validator(mode="after")
+    def _lengths(self) -> "Contract":
+        joints = len(self.joints)
+        if len(set(self.joints)) != joints:
+            raise ValueError("joints: a name stands more than once")
+        for field, values in (
+            ("default_position", self.default_position),
+            ("kp", self.kp),
+            ("kd", self.kd),
+            ("action.scale", self.action.scale),
+            ("action.offset", self.action.offset),
+            ("action.clip", self.action.clip if self.action.clip is not None else self.joints),
+        ):
+            if len(values) != joints:
+                raise ValueError(f"{field}: {len(values)} values for {joints} joints")
+        for field, gains in (("kp", self.kp), ("kd", self.kd)):
+            if min(gains) < 0:
+                raise ValueError(f"{field}: {min(gains)} is negative")
+        return self

@@ -1,0 +1,181 @@
+"""RobotSpec: the facts about one robot, read from config/robots/<name>.yaml and checked."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from sim2real_deploy import configfile, paths
+from sim2real_deploy.configfile import Strict
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots.state import Floats
+
+# How many motor slots a message of each wire family carries; a robot uses the first ones.
+MOTOR_SLOTS = {"go": 20, "hg": 35}
+
+
+class Joint(Strict):
+    """One motor and the joint it drives. Its place in the list is its place on the wire."""
+
+    name: str
+    position: tuple[float, float]  # rad, the hard stops
+    velocity: float = Field(gt=0)  # rad/s
+    torque: float = Field(gt=0)  # Nm
+    stand: float  # rad, the pose it stands in
+    sit: float  # rad, the pose it lies down in
+    kp: float = Field(ge=0)  # Nm/rad, for standing up and sitting down
+    kd: float = Field(ge=0)  # Nms/rad
+    damping: float = Field(gt=0)  # Nms/rad, alone, in damping mode
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Joint":
+        low, high = self.position
+        if not low < high:
+            raise ValueError(f"position: the lower limit {low} is not below the upper {high}")
+        for pose, value in (("stand", self.stand), ("sit", self.sit)):
+            if not low <= value <= high:
+                raise ValueError(f"{pose}: {value} is outside position [{low}, {high}]")
+        return self
+
+
+class Leg(Strict):
+    joints: tuple[str, ...]  # from the trunk down
+    foot: str  # the foot's geom in the model
+
+
+class Wire(Strict):
+    family: Literal["go", "hg"]
+    rate_hz: float = Field(gt=0)  # of both rt/lowstate and rt/lowcmd
+
+
+class Temperature(Strict):
+    """Motor winding temperature tiers, degrees C."""
+
+    warn: float
+    derate: float
+    sit: float
+    stop: float
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Temperature":
+        if not self.warn < self.derate < self.sit < self.stop:
+            raise ValueError("the tiers must rise: warn < derate < sit < stop")
+        return self
+
+
+class Battery(Strict):
+    cells: int = Field(gt=0)
+    full_v: float = Field(gt=0)
+    empty_v: float = Field(gt=0)
+    warn_percent: int = Field(ge=0, le=100)
+    stop_percent: int = Field(ge=0, le=100)
+    cell_imbalance_v: float = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Battery":
+        if not self.empty_v < self.full_v:
+            raise ValueError(f"empty_v {self.empty_v} is not below full_v {self.full_v}")
+        if not self.stop_percent < self.warn_percent:
+            raise ValueError("stop_percent must be below warn_percent")
+        return self
+
+
+class RobotSpec(Strict):
+    """Everything the stack knows of a robot. Arrays come in SDK order."""
+
+    name: str
+    title: str
+    model: str  # MJCF file of the twin
+    joint_count: int = Field(gt=0)  # said twice on purpose: a lost row must not go unnoticed
+    base_height: float = Field(gt=0)  # m, trunk above the ground when standing
+    wire: Wire
+    joints: tuple[Joint, ...]
+    legs: dict[str, Leg]
+    temperature: Temperature
+    battery: Battery
+    sources: dict[str, str]  # where each group of facts comes from
+
+    @model_validator(mode="after")
+    def _whole(self) -> "RobotSpec":
+        names = [joint.name for joint in self.joints]
+        if len(names) != self.joint_count:
+            raise ValueError(f"joints: {len(names)} rows, but joint_count is {self.joint_count}")
+        if len(set(names)) != len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise ValueError(f"joints: named more than once: {', '.join(twice)}")
+        if len(names) > MOTOR_SLOTS[self.wire.family]:
+            raise ValueError(
+                f"joints: {len(names)} do not fit the {MOTOR_SLOTS[self.wire.family]} motor slots "
+                f"of wire family '{self.wire.family}'"
+            )
+        for leg, part in self.legs.items():
+            for name in part.joints:
+                if name not in names:
+                    raise ValueError(f"legs.{leg}.joints: there is no joint '{name}'")
+        for group in ("joints", "legs", "wire", "temperature", "battery"):
+            if not self.sources.get(group):
+                raise ValueError(f"sources.{group}: every group of facts names its source")
+        return self
+
+    @cached_property
+    def joint_names(self) -> tuple[str, ...]:
+        return tuple(joint.name for joint in self.joints)
+
+    @cached_property
+    def position_low(self) -> Floats:
+        return self._array("position", 0)
+
+    @cached_property
+    def position_high(self) -> Floats:
+        return self._array("position", 1)
+
+    @cached_property
+    def velocity_limit(self) -> Floats:
+        return self._array("velocity")
+
+    @cached_property
+    def torque_limit(self) -> Floats:
+        return self._array("torque")
+
+    @cached_property
+    def stand_pose(self) -> Floats:
+        return self._array("stand")
+
+    @cached_property
+    def sit_pose(self) -> Floats:
+        return self._array("sit")
+
+    @cached_property
+    def kp(self) -> Floats:
+        return self._array("kp")
+
+    @cached_property
+    def kd(self) -> Floats:
+        return self._array("kd")
+
+    @cached_property
+    def damping(self) -> Floats:
+        return self._array("damping")
+
+    @cached_property
+    def foot_names(self) -> tuple[str, ...]:
+        return tuple(leg.foot for leg in self.legs.values())
+
+    def _array(self, field: str, item: int | None = None) -> Floats:
+        values = [getattr(joint, field) for joint in self.joints]
+        array = np.array(values if item is None else [v[item] for v in values], np.float32)
+        array.setflags(write=False)
+        return array
+
+
+def load_robot(name: str | Path) -> RobotSpec:
+    """A robot by its name in config/robots, or by the path of a file of that form."""
+    path = Path(name)
+    if path.suffix != ".yaml":
+        path = paths.config_file(f"robots/{name}.yaml")
+        if not path.is_file():
+            known = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml")))
+            raise Refusal(f"robot '{name}': no {path.name} in {path.parent}; there are: {known}")
+    return configfile.load(path, RobotSpec)

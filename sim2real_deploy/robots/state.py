@@ -1,0 +1,60 @@
+"""What flows between the layers: a robot's state, and a command for its joints.
+
+Arrays are float32 in the order of the robot's motors on the wire ("SDK order"); any other order
+exists only inside policy/.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class RobotState:
+    """One decoded LowState. Arrays may be views into the received sample: read, never write."""
+
+    received_ns: int  # the link's monotonic clock when the sample was taken
+    tick: int  # the robot's own millisecond counter
+    quaternion: Floats  # w, x, y, z: body in world
+    gyroscope: Floats  # rad/s, body frame
+    accelerometer: Floats  # m/s^2, body frame, +g on z at rest
+    q: Floats
+    dq: Floats
+    ddq: Floats
+    torque: Floats  # estimated by the motor board, Nm
+    temperature: npt.NDArray[np.integer]  # degrees C, one per joint
+    lost: npt.NDArray[np.uint32]  # packets each motor lost, counted by the robot
+    foot_force: npt.NDArray[np.integer]  # raw sensor units, leg order; empty where there is none
+    battery_percent: int  # -1 where the state does not carry it
+    battery_current_ma: int
+    cell_millivolts: npt.NDArray[np.uint16]  # zero where a cell slot is not used; may be empty
+    voltage: float
+    current: float
+    imu_temperature: int
+    remote: bytes  # 40 bytes of the wireless controller
+    raw: bytes  # the sample as received, CDR header included
+
+
+@dataclass(slots=True)
+class JointCommand:
+    """PD targets for the motor boards: tau = kp*(q - q_now) + kd*(dq - dq_now) + feed-forward."""
+
+    q: Floats
+    dq: Floats
+    kp: Floats
+    kd: Floats
+    torque: Floats
+
+    @classmethod
+    def damping(cls, joints: int, kd: float) -> "JointCommand":
+        """Resist motion and nothing else: where every stop ends."""
+        zero = np.zeros(joints, np.float32)
+        return cls(zero, zero, zero, np.full(joints, kd, np.float32), zero)
+
+    def copy(self) -> "JointCommand":
+        return JointCommand(
+            self.q.copy(), self.dq.copy(), self.kp.copy(), self.kd.copy(), self.torque.copy()
+        )

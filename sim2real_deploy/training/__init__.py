@@ -1,0 +1,1 @@
+"""Training: environments, PPO, randomisation, export. The only place that imports torch."""

@@ -1,0 +1,1 @@
+"""The vendor protocol: codecs, CRC, channels, mode switch."""
