@@ -15,7 +15,7 @@ MAX_BYTES = 4_000_000  # a policy.yaml with golden vectors is ~100 kB
 
 
 class Strict(BaseModel):
-    """Base of everything read from a file: no unknown keys, no coercion, no NaN, no change after."""
+    """Base of everything read from a file: no unknown keys, no NaN, no change afterwards."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, arbitrary_types_allowed=True
@@ -26,13 +26,12 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses what only ever happens by mistake or malice: doubled keys, aliases."""
+    """SafeLoader that refuses what only mistake or malice writes: doubled keys, aliases."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(
-                None, None, "aliases (*name) are not allowed here", self.peek_event().start_mark
-            )
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not allowed", mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:

@@ -1,4 +1,4 @@
-"""Where the package's data (config, policies, launch) lies: a checkout, a venv or a colcon prefix."""
+"""Where the package's data (config, policies, launch) lies: a checkout, a venv, a colcon prefix."""
 
 from pathlib import Path
 

@@ -19,7 +19,7 @@ class Term(Strict):
     scale: float | tuple[float, ...] = 1.0
     clip: Range | None = None
     history: int = Field(default=1, ge=1, le=1000)
-    params: dict[str, float | bool | str | tuple[float, ...]] = {}
+    params: dict[str, float | bool | str | tuple[float, ...]] = Field(default_factory=dict)
 
 
 class Group(Strict):
@@ -59,7 +59,7 @@ class CommandRanges(Strict):
 
 
 class Statistics(Strict):
-    """Mean and spread of each observation in training: what "out of distribution" is measured by."""
+    """Mean and spread of each observation in training: the measure of "out of distribution"."""
 
     input: str
     mean: tuple[float, ...]
