@@ -1,0 +1,279 @@
+"""The chain between the supervisor and control: heartbeats with a challenge, and answers.
+
+Two watchers that do not trust each other. The supervisor sends a `Heartbeat` with a fresh random
+challenge and its orders; control's own loop must answer it, so a wedged loop cannot stay alive
+through some other thread. Control stops itself when the heartbeat is gone; the supervisor takes
+the wire over when the answers are. Both sides are pure: datagrams and the time are arguments.
+
+Control, once per tick:
+    for datagram in channel.receive(): side.hear(datagram, now_ns)
+    verdict = side.verdict(now_ns)
+    ...
+    if (datagram := side.answer(report)) is not None: channel.send(datagram)
+"""
+
+import math
+import struct
+from collections import OrderedDict
+from dataclasses import dataclass
+from enum import IntEnum
+
+HEARTBEAT_PERIOD_NS = 10_000_000
+HEARTBEAT_TIMEOUT_NS = 80_000_000  # control damps on the wire within 100 ms of the last one
+OUTSTANDING = 32  # challenges that may still be answered
+MASK = (1 << 64) - 1
+REASON_BYTES = 160
+MODE_BYTES = 16
+
+_HEARTBEAT = struct.Struct(f"<4sQQQQQBf?{REASON_BYTES}s")
+_ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}sIQ??Q?ff")
+_HEARTBEAT_MAGIC = b"HRT1"
+_ANSWER_MAGIC = b"ANS1"
+
+
+class Stop(IntEnum):
+    """How the robot is to stop; the larger one wins."""
+
+    NONE = 0
+    STOP = 1  # sit down, then damp
+    ESTOP = 2  # damp at once
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What safety lets control do in this tick."""
+
+    stop: Stop
+    torque_fraction: float  # of the joints' torque limits, 0..1
+    may_start: bool  # may go from damping to standing
+    healthy: bool  # the supervisor is there
+    reason: str  # for a person; "" when there is nothing to say
+
+
+CLEAR = Verdict(Stop.NONE, 1.0, True, True, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The supervisor's orders. `session` and `resets` tell a reset from a supervisor's restart."""
+
+    session: int
+    sequence: int
+    challenge: int
+    resets: int
+    sent_ns: int
+    stop: Stop
+    torque_fraction: float
+    may_start: bool
+    reason: str
+
+    def pack(self) -> bytes:
+        return _HEARTBEAT.pack(
+            _HEARTBEAT_MAGIC,
+            self.session,
+            self.sequence,
+            self.challenge,
+            self.resets,
+            self.sent_ns,
+            self.stop,
+            self.torque_fraction,
+            self.may_start,
+            _text(self.reason, REASON_BYTES),
+        )
+
+    @classmethod
+    def unpack(cls, datagram: bytes) -> "Heartbeat | None":
+        """None for anything that is not a whole, sane heartbeat."""
+        if len(datagram) != _HEARTBEAT.size or not datagram.startswith(_HEARTBEAT_MAGIC):
+            return None
+        _, session, sequence, challenge, resets, sent_ns, stop, fraction, may_start, reason = (
+            _HEARTBEAT.unpack(datagram)
+        )
+        if stop > Stop.ESTOP or not 0.0 <= fraction <= 1.0:
+            return None
+        return cls(
+            session,
+            sequence,
+            challenge,
+            resets,
+            sent_ns,
+            Stop(stop),
+            fraction,
+            may_start,
+            _words(reason),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What control says of itself with every answer."""
+
+    mode: str
+    pid: int
+    tick: int  # control cycles since its start
+    damping: bool  # what it sends now is damping
+    leaving: bool  # it is ending in good order, after damping
+    deadline_misses: int  # since its start
+    policy_not_finite: bool  # the policy gave NaN or infinity; latched by control
+    out_of_distribution: float  # spread of the observation, in training standard deviations
+    command_age_s: float  # of the newest velocity command; infinite when there was none
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    sequence: int
+    response: int
+    report: Report
+
+    def pack(self) -> bytes:
+        report = self.report
+        return _ANSWER.pack(
+            _ANSWER_MAGIC,
+            self.sequence,
+            self.response,
+            _text(report.mode, MODE_BYTES),
+            report.pid,
+            report.tick,
+            report.damping,
+            report.leaving,
+            report.deadline_misses,
+            report.policy_not_finite,
+            report.out_of_distribution,
+            report.command_age_s,
+        )
+
+    @classmethod
+    def unpack(cls, datagram: bytes) -> "Answer | None":
+        """None for anything that is not a whole answer."""
+        if len(datagram) != _ANSWER.size or not datagram.startswith(_ANSWER_MAGIC):
+            return None
+        _, sequence, response, mode, *rest = _ANSWER.unpack(datagram)
+        return cls(sequence, response, Report(_words(mode), *rest))
+
+
+def response_to(challenge: int) -> int:
+    """What only somebody who read the challenge can say."""
+    return ~challenge & MASK
+
+
+class ControlSide:
+    """Control's end: the verdict of each tick, latched until the supervisor is reset."""
+
+    def __init__(self, timeout_ns: int = HEARTBEAT_TIMEOUT_NS) -> None:
+        self._timeout_ns = timeout_ns
+        self._last: Heartbeat | None = None
+        self._answered = True
+        self._latched = Stop.NONE
+        self._reason = ""
+        self.rejected = 0  # datagrams that were no valid heartbeat
+
+    def hear(self, datagram: bytes, now_ns: int) -> None:
+        """Take one datagram in; what is malformed, old or from the future is only counted."""
+        heartbeat = Heartbeat.unpack(datagram)
+        newest_ns = now_ns + HEARTBEAT_PERIOD_NS  # the tick may have read its clock before
+        if heartbeat is None or heartbeat.sent_ns > newest_ns or self._is_old(heartbeat):
+            self.rejected += 1
+            return
+        last = self._last
+        self.verdict(now_ns)  # a gap that ends just now still counts
+        if last and last.session == heartbeat.session and heartbeat.resets > last.resets:
+            self._latched, self._reason = Stop.NONE, ""
+        self._latch(heartbeat.stop, heartbeat.reason)
+        self._last = heartbeat
+        self._answered = False
+
+    def verdict(self, now_ns: int) -> Verdict:
+        """What control may do now."""
+        last = self._last
+        if last is None:
+            return Verdict(Stop.NONE, 1.0, False, False, "no heartbeat from the supervisor yet")
+        age_ns = now_ns - last.sent_ns
+        healthy = age_ns <= self._timeout_ns
+        if not healthy:
+            self._latch(
+                Stop.ESTOP, f"supervisor silent for over {self._timeout_ns // 1_000_000} ms"
+            )
+        if self._latched:
+            return Verdict(self._latched, last.torque_fraction, False, healthy, self._reason)
+        return Verdict(Stop.NONE, last.torque_fraction, last.may_start, healthy, last.reason)
+
+    def answer(self, report: Report) -> bytes | None:
+        """The datagram that answers the newest heartbeat, once."""
+        if self._answered or self._last is None:
+            return None
+        self._answered = True
+        return Answer(self._last.sequence, response_to(self._last.challenge), report).pack()
+
+    def _is_old(self, heartbeat: Heartbeat) -> bool:
+        last = self._last
+        return (
+            last is not None
+            and last.session == heartbeat.session
+            and heartbeat.sequence <= last.sequence
+        )
+
+    def _latch(self, stop: Stop, reason: str) -> None:
+        if stop > self._latched:
+            self._latched, self._reason = stop, reason
+
+
+class SupervisorSide:
+    """The supervisor's end: fresh challenges out, and how long control has not answered one."""
+
+    def __init__(self, session: int) -> None:
+        self._session = session
+        self._sequence = 0
+        self._outstanding: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._answered_ns: int | None = None
+        self.report: Report | None = None  # of the last good answer
+        self.rejected = 0  # datagrams that answered no challenge of ours
+
+    def heartbeat(self, verdict: Verdict, resets: int, challenge: int, now_ns: int) -> bytes:
+        """The next datagram. `challenge` must be fresh and random: the caller has the entropy."""
+        self._sequence += 1
+        self._outstanding[self._sequence] = (challenge & MASK, now_ns)
+        if len(self._outstanding) > OUTSTANDING:
+            self._outstanding.popitem(last=False)
+        return Heartbeat(
+            self._session,
+            self._sequence,
+            challenge & MASK,
+            resets,
+            now_ns,
+            verdict.stop,
+            verdict.torque_fraction,
+            verdict.may_start,
+            verdict.reason,
+        ).pack()
+
+    def hear(self, datagram: bytes) -> None:
+        answer = Answer.unpack(datagram)
+        asked = self._outstanding.get(answer.sequence) if answer else None
+        if answer is None or asked is None or answer.response != response_to(asked[0]):
+            self.rejected += 1
+            return
+        while self._outstanding and next(iter(self._outstanding)) <= answer.sequence:
+            self._outstanding.popitem(last=False)
+        self._answered_ns = asked[1]
+        self.report = answer.report
+
+    def answer_age_s(self, now_ns: int) -> float:
+        """Age of the newest challenge that was answered; infinite before the first answer."""
+        if self._answered_ns is None:
+            return math.inf
+        return (now_ns - self._answered_ns) / 1e9
+
+    def forget(self) -> None:
+        """Control is gone or left: the next one starts with a clean page."""
+        self._answered_ns = None
+        self.report = None
+        self._outstanding.clear()
+
+
+def _text(text: str, size: int) -> bytes:
+    """UTF-8 cut to size without splitting a character; struct pads with zeros."""
+    return text.encode()[:size].decode(errors="ignore").encode()
+
+
+def _words(raw: bytes) -> str:
+    return raw.rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,100 @@
+"""A datagram channel between two processes of one robot on one machine: no network, no discovery.
+
+Both ends are Unix sockets in a run directory that only this user can enter. The name holds the
+ROS namespace and the vendor domain, so that two robots (or two twins) never meet.
+"""
+
+import errno
+import os
+import re
+import socket
+from pathlib import Path
+
+from sim2real_deploy.errors import Refusal
+
+MAX_DATAGRAM = 4096
+_PATH_LIMIT = 107  # bytes of a Unix socket's address
+
+
+def run_directory(namespace: str, domain: int) -> Path:
+    """Where the processes of one robot meet: made when it is not there, mode 0700."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    root = Path(base) if base and os.access(base, os.W_OK) else Path(f"/tmp/run-{os.getuid()}")
+    robot = re.sub(r"[^A-Za-z0-9]+", "-", namespace).strip("-") or "root"
+    directory = root / "sim2real_deploy" / f"{robot}-{domain}"
+    for folder in (root, directory.parent, directory):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.stat().st_uid != os.getuid():
+            raise Refusal(f"{folder}: belongs to another user; remove it or set XDG_RUNTIME_DIR")
+    return directory
+
+
+class LocalChannel:
+    """One end, bound to its own name; sends to the other end's name. Never blocks."""
+
+    def __init__(self, directory: Path, own: str, peer: str) -> None:
+        self._path = directory / f"{own}.sock"
+        self._peer = str(directory / f"{peer}.sock")
+        for path in (str(self._path), self._peer):
+            if len(os.fsencode(path)) > _PATH_LIMIT:
+                raise Refusal(f"{path}: too long for a Unix socket; set XDG_RUNTIME_DIR shorter")
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._bind(own)
+
+    def _bind(self, own: str) -> None:
+        address = str(self._path)
+        previous_mask = os.umask(0o177)
+        try:
+            if _somebody_listens(address):
+                raise Refusal(f"{address}: another '{own}' process is running; end it first")
+            self._path.unlink(missing_ok=True)  # left over from a process that was killed
+            self._socket.bind(address)
+        except BaseException:
+            self._socket.close()
+            raise
+        finally:
+            os.umask(previous_mask)
+
+    def send(self, datagram: bytes) -> bool:
+        """False when nobody takes it: the peer is not there, or its queue is full."""
+        try:
+            self._socket.sendto(datagram, self._peer)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ECONNREFUSED, errno.EAGAIN, errno.ENOBUFS):
+                return False
+            raise
+        return True
+
+    def receive(self) -> list[bytes]:
+        """Everything that came since the last call, oldest first."""
+        datagrams = []
+        while True:
+            try:
+                datagrams.append(self._socket.recv(MAX_DATAGRAM))
+            except BlockingIOError:
+                return datagrams
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        if self._socket.fileno() < 0:
+            return
+        self._socket.close()
+        self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> "LocalChannel":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _somebody_listens(address: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(address)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        return True

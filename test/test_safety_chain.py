@@ -1,0 +1,249 @@
+"""The heartbeat chain: both ends driven by hand, time as an argument."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim2real_deploy.safety.chain import (
+    CLEAR,
+    HEARTBEAT_PERIOD_NS,
+    HEARTBEAT_TIMEOUT_NS,
+    OUTSTANDING,
+    Answer,
+    ControlSide,
+    Heartbeat,
+    Report,
+    Stop,
+    SupervisorSide,
+    Verdict,
+    response_to,
+)
+
+MS = 1_000_000
+REPORT = Report("walk", 42, 7, False, False, 3, False, 1.5, 0.25)
+ESTOP = Verdict(Stop.ESTOP, 0.5, False, True, "fell over")
+SIT = Verdict(Stop.STOP, 1.0, False, True, "motor hot")
+u64 = st.integers(0, 2**64 - 1)
+
+
+def pair() -> tuple[ControlSide, SupervisorSide]:
+    return ControlSide(), SupervisorSide(session=9)
+
+
+@given(u64, u64, u64, u64, u64, st.sampled_from(Stop), st.floats(0, 1, width=32), st.booleans())
+def test_a_heartbeat_survives_the_socket(
+    session: int,
+    sequence: int,
+    challenge: int,
+    resets: int,
+    sent_ns: int,
+    stop: Stop,
+    fraction: float,
+    may_start: bool,
+) -> None:
+    beat = Heartbeat(
+        session, sequence, challenge, resets, sent_ns, stop, fraction, may_start, "why"
+    )
+    assert Heartbeat.unpack(beat.pack()) == beat
+
+
+@given(u64, u64, u64, st.floats(0, 1e6, width=32), st.booleans(), st.booleans(), st.booleans())
+def test_an_answer_survives_the_socket(
+    sequence: int, response: int, tick: int, age: float, damping: bool, leaving: bool, bad: bool
+) -> None:
+    report = Report("stand", 123, tick, damping, leaving, 5, bad, age, math.inf)
+    assert Answer.unpack(Answer(sequence, response, report).pack()) == Answer(
+        sequence, response, report
+    )
+
+
+def test_long_words_are_cut_between_characters() -> None:
+    beat = Heartbeat(1, 1, 1, 1, 1, Stop.NONE, 1.0, True, "ä" * 200)
+    assert Heartbeat.unpack(beat.pack()) == replace(beat, reason="ä" * 80)
+
+
+@given(st.binary(max_size=400))
+def test_noise_is_no_message(noise: bytes) -> None:
+    assert Heartbeat.unpack(noise) is None
+    assert Answer.unpack(noise) is None
+
+
+@pytest.mark.parametrize(("stop", "fraction"), [(3, 1.0), (0, 1.01), (0, -0.01), (0, math.nan)])
+def test_an_insane_heartbeat_is_refused(stop: int, fraction: float) -> None:
+    beat = Heartbeat(1, 1, 1, 1, 1, stop, fraction, True, "")  # type: ignore[arg-type]
+    assert Heartbeat.unpack(beat.pack()) is None
+
+
+def test_a_message_of_the_wrong_kind_or_length_is_refused() -> None:
+    beat = Heartbeat(1, 1, 1, 1, 1, Stop.NONE, 1.0, True, "").pack()
+    answer = Answer(1, 1, REPORT).pack()
+    assert Heartbeat.unpack(b"XXXX" + beat[4:]) is None
+    assert Heartbeat.unpack(beat + b"\0") is None
+    assert Answer.unpack(b"XXXX" + answer[4:]) is None
+    assert Answer.unpack(answer[:-1]) is None
+
+
+def test_before_the_first_heartbeat_nothing_may_start_and_nothing_is_latched() -> None:
+    control, supervisor = pair()
+    first = control.verdict(0)
+    assert (first.stop, first.may_start, first.healthy) == (Stop.NONE, False, False)
+    assert "no heartbeat" in first.reason
+    assert first.torque_fraction == 1.0
+    assert control.answer(REPORT) is None
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    assert control.verdict(0) == CLEAR
+
+
+def test_control_stops_itself_when_the_heartbeat_is_gone() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    assert control.verdict(HEARTBEAT_TIMEOUT_NS) == CLEAR
+    gone = control.verdict(HEARTBEAT_TIMEOUT_NS + 1)
+    assert (gone.stop, gone.may_start, gone.healthy) == (Stop.ESTOP, False, False)
+    assert gone.reason == "supervisor silent for over 80 ms"
+    assert HEARTBEAT_TIMEOUT_NS <= 90 * MS
+
+
+def test_the_gap_is_latched_even_when_the_supervisor_comes_back_before_it_was_looked_at() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    control.hear(supervisor.heartbeat(CLEAR, 0, 6, 200 * MS), 200 * MS)
+    back = control.verdict(200 * MS)
+    assert (back.stop, back.healthy, back.may_start) == (Stop.ESTOP, True, False)
+
+
+def test_only_a_reset_in_the_same_session_clears_the_latch() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(ESTOP, 0, 5, 0), 0)
+    control.hear(supervisor.heartbeat(CLEAR, 0, 6, MS), MS)
+    assert control.verdict(MS) == Verdict(Stop.ESTOP, 1.0, False, True, "fell over")
+    other = SupervisorSide(session=10)  # a supervisor that was started anew
+    control.hear(other.heartbeat(CLEAR, 4, 7, 2 * MS), 2 * MS)
+    assert control.verdict(2 * MS).stop is Stop.ESTOP
+    control.hear(other.heartbeat(CLEAR, 5, 8, 3 * MS), 3 * MS)
+    assert control.verdict(3 * MS) == CLEAR
+
+
+def test_a_reset_does_not_clear_what_is_still_ordered() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(ESTOP, 0, 5, 0), 0)
+    control.hear(supervisor.heartbeat(SIT, 1, 6, MS), MS)
+    assert control.verdict(MS).stop is Stop.STOP
+    assert control.verdict(MS).reason == "motor hot"
+
+
+def test_the_most_severe_stop_wins_and_keeps_its_reason() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(SIT, 0, 5, 0), 0)
+    control.hear(supervisor.heartbeat(ESTOP, 0, 6, MS), MS)
+    control.hear(supervisor.heartbeat(SIT, 0, 7, 2 * MS), 2 * MS)
+    assert control.verdict(2 * MS).stop is Stop.ESTOP
+    assert control.verdict(2 * MS).reason == "fell over"
+    assert control.verdict(2 * MS).torque_fraction == 1.0
+
+
+def test_orders_reach_control_as_given() -> None:
+    control, supervisor = pair()
+    derated = Verdict(Stop.NONE, 0.75, False, True, "motor warm")
+    control.hear(supervisor.heartbeat(derated, 0, 5, 0), 0)
+    assert control.verdict(0) == derated
+
+
+def test_old_and_future_heartbeats_are_counted_and_ignored() -> None:
+    control, supervisor = pair()
+    first = supervisor.heartbeat(ESTOP, 0, 5, 0)
+    second = supervisor.heartbeat(CLEAR, 0, 6, MS)
+    control.hear(second, MS)
+    control.hear(first, MS)
+    control.hear(second, MS)
+    control.hear(b"noise", MS)
+    assert control.verdict(MS) == CLEAR
+    ahead = supervisor.heartbeat(ESTOP, 0, 7, MS + HEARTBEAT_PERIOD_NS + 1)
+    control.hear(ahead, MS)
+    assert control.verdict(MS) == CLEAR
+    assert control.rejected == 4
+    control.hear(supervisor.heartbeat(ESTOP, 0, 8, MS + HEARTBEAT_PERIOD_NS), MS)
+    assert control.verdict(MS).stop is Stop.ESTOP
+    assert control.rejected == 4
+
+
+def test_each_heartbeat_is_answered_once() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    answer = control.answer(REPORT)
+    assert answer is not None
+    assert control.answer(REPORT) is None
+    supervisor.hear(answer)
+    assert supervisor.report == REPORT
+    assert supervisor.rejected == 0
+
+
+def test_the_age_counts_from_the_challenge_that_was_answered() -> None:
+    control, supervisor = pair()
+    assert supervisor.answer_age_s(0) == math.inf
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    answer = control.answer(REPORT)
+    assert answer is not None
+    supervisor.heartbeat(CLEAR, 0, 6, 50 * MS)
+    supervisor.hear(answer)
+    assert supervisor.answer_age_s(50 * MS) == pytest.approx(0.05)
+
+
+def test_a_wedged_loop_cannot_be_kept_alive_by_repeating_answers() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    answer = control.answer(REPORT)
+    assert answer is not None
+    supervisor.hear(answer)
+    supervisor.heartbeat(CLEAR, 0, 6, 10 * MS)
+    supervisor.hear(answer)
+    supervisor.hear(b"noise")
+    guess = Answer(2, response_to(7), REPORT).pack()
+    supervisor.hear(guess)
+    assert supervisor.rejected == 3
+    assert supervisor.answer_age_s(10 * MS) == pytest.approx(0.01)
+
+
+def test_an_older_answer_after_a_newer_one_does_not_count() -> None:
+    _, supervisor = pair()
+    for sequence in range(2):
+        supervisor.heartbeat(CLEAR, 0, sequence, sequence * MS)
+    supervisor.hear(Answer(2, response_to(1), REPORT).pack())
+    supervisor.hear(Answer(1, response_to(0), replace(REPORT, mode="sit")).pack())
+    assert supervisor.report == REPORT
+    assert supervisor.rejected == 1
+
+
+def test_challenges_expire() -> None:
+    _, supervisor = pair()
+    for sequence in range(OUTSTANDING + 1):
+        supervisor.heartbeat(CLEAR, 0, sequence, 0)
+    supervisor.hear(Answer(1, response_to(0), REPORT).pack())
+    assert supervisor.rejected == 1
+    supervisor.hear(Answer(2, response_to(1), REPORT).pack())
+    assert supervisor.rejected == 1
+
+
+def test_a_forgotten_control_starts_with_a_clean_page() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    answer = control.answer(REPORT)
+    assert answer is not None
+    supervisor.hear(answer)
+    late = supervisor.heartbeat(CLEAR, 0, 6, 0)
+    control.hear(late, 0)
+    supervisor.forget()
+    assert supervisor.report is None
+    assert supervisor.answer_age_s(0) == math.inf
+    answer = control.answer(REPORT)
+    assert answer is not None
+    supervisor.hear(answer)
+    assert supervisor.report is None
+
+
+def test_the_response_needs_the_whole_challenge() -> None:
+    assert response_to(0) == 2**64 - 1
+    assert response_to(0x0F) == 0xFFFF_FFFF_FFFF_FFF0
