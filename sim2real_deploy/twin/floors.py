@@ -1,0 +1,150 @@
+"""Floors for the twin and for training: plain facts, from which geometry is made in code.
+
+The floor alone decides the friction under the robot (its geoms have priority), so that a slippery
+patch, a randomised friction or a slip is one number in one place.
+"""
+
+from functools import cached_property
+from typing import Any, Literal
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from sim2real_deploy.configfile import Strict
+from sim2real_deploy.errors import Refusal
+
+Heights = npt.NDArray[np.float64]
+
+FLOOR_GEOM = "floor"  # every floor geom's name starts so
+_CONTACT = {"contype": 1, "conaffinity": 1, "condim": 3, "priority": 1, "material": "floor"}
+_STAIRS_START = 0.8  # m in front of the origin
+_STAIRS_WIDTH = 3.0
+_FLAT_START = 0.5  # m around the origin where a rough floor is still flat
+_GRID = 0.05  # m between two points of a rough floor
+
+
+class Floor(Strict):
+    """One floor. The robot starts at the origin, facing +x; slope and stairs go up along +x."""
+
+    kind: Literal["flat", "rough", "slope", "stairs"] = "flat"
+    friction: float = Field(default=0.8, gt=0, le=2)
+    seed: int = 0  # of a rough floor
+    roughness: float = Field(default=0.06, gt=0, le=0.3)  # m, highest above lowest point
+    slope: float = Field(default=0.2, gt=-0.8, lt=0.8)  # rad
+    rise: float = Field(default=0.08, gt=0, le=0.3)  # m, height of a stair
+    run: float = Field(default=0.32, gt=0.05, le=1)  # m, depth of a stair
+    steps: int = Field(default=5, ge=1, le=30)
+    size: float = Field(default=8.0, ge=2, le=50)  # m from the origin to the edge of a rough floor
+
+    def height(self, x: Any, y: Any) -> Heights:
+        """Height of the ground at x, y (numbers or arrays, metres)."""
+        x, y = np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))
+        if self.kind == "slope":
+            return np.asarray(x * np.tan(self.slope))
+        if self.kind == "stairs":
+            inside = np.minimum(x - _STAIRS_START, self._stairs_end - x)
+            level = np.clip(np.floor(inside / self.run) + 1, 0, self.steps)
+            return np.asarray(np.where(np.abs(y) <= _STAIRS_WIDTH / 2, level * self.rise, 0.0))
+        if self.kind == "rough":
+            last = len(self.grid) - 1
+            column = np.clip((x + self.size) / (2 * self.size) * last, 0, last - 1e-9)
+            row = np.clip((y + self.size) / (2 * self.size) * last, 0, last - 1e-9)
+            i, j = row.astype(int), column.astype(int)
+            u, v = row - i, column - j
+            near = self.grid[i, j] * (1 - v) + self.grid[i, j + 1] * v
+            far = self.grid[i + 1, j] * (1 - v) + self.grid[i + 1, j + 1] * v
+            return np.asarray(near * (1 - u) + far * u)
+        return np.zeros(x.shape)
+
+    @cached_property
+    def grid(self) -> Heights:
+        """Heights of a rough floor in metres, rows along y: waves of many lengths from the seed."""
+        points = int(2 * self.size / _GRID) + 1
+        rng = np.random.default_rng(self.seed)
+        axis_frequency = np.fft.fftfreq(points, _GRID)
+        frequency = np.hypot(*np.meshgrid(axis_frequency, axis_frequency))
+        weight = np.exp(-((frequency / 1.5) ** 2)) * (frequency > 0)
+        waves = np.fft.ifft2(np.fft.fft2(rng.standard_normal((points, points))) * weight).real
+        axis = np.linspace(-self.size, self.size, points)
+        distance = np.hypot(*np.meshgrid(axis, axis))
+        heights = (waves - waves.min()) / np.ptp(waves) * self.roughness
+        fade = np.clip((distance - _FLAT_START) / _FLAT_START, 0, 1)
+        level = heights[points // 2, points // 2]
+        return np.asarray((heights - level) * fade)
+
+    @cached_property
+    def _stairs_end(self) -> float:
+        return _STAIRS_START + (2 * self.steps + 3) * self.run
+
+    def add_to(self, spec: Any) -> None:
+        """Put the geometry into a MuJoCo model under construction."""
+        spec.add_texture(
+            name="floor",
+            type=mujoco.mjtTexture.mjTEXTURE_2D,
+            builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+            rgb1=[0.42, 0.45, 0.48],
+            rgb2=[0.36, 0.39, 0.42],
+            width=256,
+            height=256,
+        )
+        floor = spec.add_material(name="floor", texuniform=True, texrepeat=[1, 1], reflectance=0.05)
+        floor.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "floor"
+        contact = {**_CONTACT, "friction": [self.friction, 0.02, 0.01]}
+        world = spec.worldbody
+        world.add_light(pos=[0, 0, 6], dir=[0.2, 0.3, -1], castshadow=True)
+        if self.kind == "rough":
+            self._add_rough(spec, contact)
+            return
+        tilt = [np.cos(self.slope / 2), 0, -np.sin(self.slope / 2), 0]
+        world.add_geom(
+            name=FLOOR_GEOM,
+            type=mujoco.mjtGeom.mjGEOM_PLANE,
+            size=[0, 0, 0.5],
+            quat=tilt if self.kind == "slope" else [1, 0, 0, 0],
+            **contact,
+        )
+        if self.kind == "stairs":
+            for level in range(self.steps):
+                start = _STAIRS_START + level * self.run
+                end = self._stairs_end - level * self.run
+                world.add_geom(
+                    name=f"{FLOOR_GEOM}_stair_{level}",
+                    type=mujoco.mjtGeom.mjGEOM_BOX,
+                    pos=[(start + end) / 2, 0, (level + 0.5) * self.rise],
+                    size=[(end - start) / 2, _STAIRS_WIDTH / 2, self.rise / 2],
+                    **contact,
+                )
+
+    def _add_rough(self, spec: Any, contact: dict[str, Any]) -> None:
+        low, high = float(self.grid.min()), float(self.grid.max())
+        spec.add_hfield(
+            name=FLOOR_GEOM,
+            nrow=len(self.grid),
+            ncol=len(self.grid),
+            size=[self.size, self.size, high - low, 0.1],
+            userdata=((self.grid - low) / (high - low)).ravel(),
+        )
+        spec.worldbody.add_geom(
+            name=FLOOR_GEOM,
+            type=mujoco.mjtGeom.mjGEOM_HFIELD,
+            hfieldname=FLOOR_GEOM,
+            pos=[0, 0, low],
+            **contact,
+        )
+
+
+FLOORS = {
+    "flat": Floor(),
+    "rough": Floor(kind="rough"),
+    "slope": Floor(kind="slope"),
+    "stairs": Floor(kind="stairs"),
+    "slippery": Floor(friction=0.25),
+}
+
+
+def named_floor(name: str) -> Floor:
+    if name not in FLOORS:
+        raise Refusal(f"floor '{name}': there is none of that name; there are: {', '.join(FLOORS)}")
+    return FLOORS[name]
