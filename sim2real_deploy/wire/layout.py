@@ -1,0 +1,136 @@
+"""Where every field of a fixed-size message lies: from one declaration, everything a codec needs.
+
+Plain CDR packs a message without regard to where a struct begins, the vendor's checksum is taken
+over the C struct with its padding. Both placements follow from the declaration, so the map from
+one to the other is computed once and a checksum is a single gather.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+HEADER = 4  # bytes of encapsulation before a CDR body
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of a message: a numpy type code, or a struct's members."""
+
+    name: str
+    of: "str | tuple[Member, ...]"
+    count: int = 0  # 0: not an array
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A primitive, or an array of primitives, and where it starts."""
+
+    path: str  # "tick", "imu_state.gyroscope", "motor_state.3.q"
+    code: str
+    count: int
+    offset: int
+
+    @property
+    def size(self) -> int:
+        return np.dtype(self.code).itemsize * max(self.count, 1)
+
+    @property
+    def format(self) -> "str | tuple[str, tuple[int]]":
+        return (self.code, (self.count,)) if self.count else self.code
+
+
+def _aligned(offset: int, width: int) -> int:
+    return -(-offset // width) * width
+
+
+def _widest(members: tuple[Member, ...]) -> int:
+    return max(np.dtype(m.of).itemsize if isinstance(m.of, str) else _widest(m.of) for m in members)
+
+
+def _place(
+    members: tuple[Member, ...], start: int, c_struct: bool, prefix: str = ""
+) -> tuple[list[_Leaf], int]:
+    """Every leaf with its offset, and where the members end: as CDR packs, or as C pads."""
+    leaves: list[_Leaf] = []
+    at = start
+    for member in members:
+        if isinstance(member.of, str):
+            leaf = _Leaf(
+                prefix + member.name,
+                member.of,
+                member.count,
+                _aligned(at, np.dtype(member.of).itemsize),
+            )
+            leaves.append(leaf)
+            at = leaf.offset + leaf.size
+            continue
+        width = _widest(member.of) if c_struct else 1
+        for index in range(max(member.count, 1)):
+            name = f"{member.name}.{index}." if member.count else f"{member.name}."
+            inner, at = _place(member.of, _aligned(at, width), c_struct, prefix + name)
+            leaves += inner
+            at = _aligned(at, width)
+    return leaves, at
+
+
+class Layout:
+    """A message type on the wire.
+
+    `dtype` lies over a whole sample (CDR header included); members of structs are named with a
+    dot ("imu_state.gyroscope"), arrays of structs are sub-arrays ("motor_state", then "q").
+    `irregular` holds the byte positions of what no dtype can express: the first member of the
+    first array element, which follows the field before it unpadded (a motor's mode).
+    """
+
+    def __init__(self, type_name: str, members: tuple[Member, ...]) -> None:
+        self.type_name = type_name
+        cdr, cdr_end = _place(members, 0, c_struct=False)
+        struct, struct_end = _place(members, 0, c_struct=True)
+        self.size = HEADER + cdr_end
+        self.irregular: dict[str, npt.NDArray[np.intp]] = {}
+        self.dtype = self._dtype(cdr)
+        # Byte 0 of a sample is always zero: padding is read from there.
+        gather = np.zeros(struct_end, np.intp)
+        for packed, padded in zip(cdr, struct, strict=True):
+            gather[padded.offset : padded.offset + padded.size] = np.arange(
+                HEADER + packed.offset, HEADER + packed.offset + packed.size
+            )
+        # The checksum's own word is left out, and the vendor feeds each word high byte first.
+        self.crc_gather = gather[:-4].reshape(-1, 4)[:, ::-1].ravel().copy()
+
+    def _dtype(self, leaves: list[_Leaf]) -> np.dtype[np.void]:
+        placed = [(leaf.path, leaf.format, HEADER + leaf.offset) for leaf in leaves]
+        plain = [entry for entry in placed if entry[0].count(".") < 2]
+        fields = [*plain, *self._arrays([entry for entry in placed if entry[0].count(".") == 2])]
+        names, formats, offsets = zip(*fields, strict=True)
+        return np.dtype(
+            {"names": names, "formats": formats, "offsets": offsets, "itemsize": self.size}
+        )
+
+    def _arrays(self, placed: list[tuple[str, object, int]]) -> Iterator[tuple[str, object, int]]:
+        groups: dict[str, dict[str, tuple[object, list[int]]]] = {}
+        for path, form, offset in placed:
+            array, _, member = path.split(".")
+            groups.setdefault(array, {}).setdefault(member, (form, []))[1].append(offset)
+        for array, members in groups.items():
+            even = {
+                name: (form, offsets)
+                for name, (form, offsets) in members.items()
+                if len(set(np.diff(offsets))) == 1
+            }
+            for name, (_, offsets) in members.items():
+                if name not in even:
+                    self.irregular[f"{array}.{name}"] = np.array(offsets, np.intp)
+            base = min(offsets[0] for _, offsets in even.values())
+            some = next(iter(even.values()))[1]
+            element = np.dtype(
+                {
+                    "names": list(even),
+                    "formats": [form for form, _ in even.values()],
+                    "offsets": [offsets[0] - base for _, offsets in even.values()],
+                    "itemsize": some[1] - some[0],
+                }
+            )
+            yield array, (element, (len(some),)), base
