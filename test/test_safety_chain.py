@@ -23,14 +23,14 @@ from sim2real_deploy.safety.chain import (
 )
 
 MS = 1_000_000
-REPORT = Report("walk", 42, 7, False, False, 3, False, 1.5, 0.25)
+REPORT = Report("walk", "c" * 36, 42, 7, False, False, 3, False, 1.5, 0.25)
 ESTOP = Verdict(Stop.ESTOP, 0.5, False, True, "fell over")
 SIT = Verdict(Stop.STOP, 1.0, False, True, "motor hot")
 u64 = st.integers(0, 2**64 - 1)
 
 
 def pair() -> tuple[ControlSide, SupervisorSide]:
-    return ControlSide(), SupervisorSide(session=9)
+    return ControlSide(), SupervisorSide(session=9, participant="s" * 36)
 
 
 @given(u64, u64, u64, u64, u64, st.sampled_from(Stop), st.floats(0, 1, width=32), st.booleans())
@@ -45,7 +45,7 @@ def test_a_heartbeat_survives_the_socket(
     may_start: bool,
 ) -> None:
     beat = Heartbeat(
-        session, sequence, challenge, resets, sent_ns, stop, fraction, may_start, "why"
+        session, sequence, challenge, resets, sent_ns, stop, fraction, may_start, "why", "s" * 36
     )
     assert Heartbeat.unpack(beat.pack()) == beat
 
@@ -54,14 +54,14 @@ def test_a_heartbeat_survives_the_socket(
 def test_an_answer_survives_the_socket(
     sequence: int, response: int, tick: int, age: float, damping: bool, leaving: bool, bad: bool
 ) -> None:
-    report = Report("stand", 123, tick, damping, leaving, 5, bad, age, math.inf)
+    report = Report("stand", "c" * 36, 123, tick, damping, leaving, 5, bad, age, math.inf)
     assert Answer.unpack(Answer(sequence, response, report).pack()) == Answer(
         sequence, response, report
     )
 
 
 def test_long_words_are_cut_between_characters() -> None:
-    beat = Heartbeat(1, 1, 1, 1, 1, Stop.NONE, 1.0, True, "ä" * 200)
+    beat = Heartbeat(1, 1, 1, 1, 1, Stop.NONE, 1.0, True, "ä" * 200, "")
     assert Heartbeat.unpack(beat.pack()) == replace(beat, reason="ä" * 80)
 
 
@@ -73,12 +73,12 @@ def test_noise_is_no_message(noise: bytes) -> None:
 
 @pytest.mark.parametrize(("stop", "fraction"), [(3, 1.0), (0, 1.01), (0, -0.01), (0, math.nan)])
 def test_an_insane_heartbeat_is_refused(stop: int, fraction: float) -> None:
-    beat = Heartbeat(1, 1, 1, 1, 1, stop, fraction, True, "")  # type: ignore[arg-type]
+    beat = Heartbeat(1, 1, 1, 1, 1, stop, fraction, True, "", "")  # type: ignore[arg-type]
     assert Heartbeat.unpack(beat.pack()) is None
 
 
 def test_a_message_of_the_wrong_kind_or_length_is_refused() -> None:
-    beat = Heartbeat(1, 1, 1, 1, 1, Stop.NONE, 1.0, True, "").pack()
+    beat = Heartbeat(1, 1, 1, 1, 1, Stop.NONE, 1.0, True, "", "").pack()
     answer = Answer(1, 1, REPORT).pack()
     assert Heartbeat.unpack(b"XXXX" + beat[4:]) is None
     assert Heartbeat.unpack(beat + b"\0") is None
@@ -93,8 +93,10 @@ def test_before_the_first_heartbeat_nothing_may_start_and_nothing_is_latched() -
     assert "no heartbeat" in first.reason
     assert first.torque_fraction == 1.0
     assert control.answer(REPORT) is None
+    assert control.supervisor == ""
     control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
     assert control.verdict(0) == CLEAR
+    assert control.supervisor == "s" * 36
 
 
 def test_control_stops_itself_when_the_heartbeat_is_gone() -> None:
@@ -120,7 +122,7 @@ def test_only_a_reset_in_the_same_session_clears_the_latch() -> None:
     control.hear(supervisor.heartbeat(ESTOP, 0, 5, 0), 0)
     control.hear(supervisor.heartbeat(CLEAR, 0, 6, MS), MS)
     assert control.verdict(MS) == Verdict(Stop.ESTOP, 1.0, False, True, "fell over")
-    other = SupervisorSide(session=10)  # a supervisor that was started anew
+    other = SupervisorSide(session=10, participant="t" * 36)  # a supervisor that was started anew
     control.hear(other.heartbeat(CLEAR, 4, 7, 2 * MS), 2 * MS)
     assert control.verdict(2 * MS).stop is Stop.ESTOP
     control.hear(other.heartbeat(CLEAR, 5, 8, 3 * MS), 3 * MS)

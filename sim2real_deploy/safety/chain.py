@@ -24,9 +24,10 @@ OUTSTANDING = 32  # challenges that may still be answered
 MASK = (1 << 64) - 1
 REASON_BYTES = 160
 MODE_BYTES = 16
+PARTICIPANT_BYTES = 40
 
-_HEARTBEAT = struct.Struct(f"<4sQQQQQBf?{REASON_BYTES}s")
-_ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}sIQ??Q?ff")
+_HEARTBEAT = struct.Struct(f"<4sQQQQQBf?{REASON_BYTES}s{PARTICIPANT_BYTES}s")
+_ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}s{PARTICIPANT_BYTES}sIQ??Q?ff")
 _HEARTBEAT_MAGIC = b"HRT1"
 _ANSWER_MAGIC = b"ANS1"
 
@@ -66,6 +67,7 @@ class Heartbeat:
     torque_fraction: float
     may_start: bool
     reason: str
+    participant: str  # of the supervisor on the wire: control does not take it for a stranger
 
     def pack(self) -> bytes:
         return _HEARTBEAT.pack(
@@ -79,6 +81,7 @@ class Heartbeat:
             self.torque_fraction,
             self.may_start,
             _text(self.reason, REASON_BYTES),
+            _text(self.participant, PARTICIPANT_BYTES),
         )
 
     @classmethod
@@ -86,21 +89,12 @@ class Heartbeat:
         """None for anything that is not a whole, sane heartbeat."""
         if len(datagram) != _HEARTBEAT.size or not datagram.startswith(_HEARTBEAT_MAGIC):
             return None
-        _, session, sequence, challenge, resets, sent_ns, stop, fraction, may_start, reason = (
-            _HEARTBEAT.unpack(datagram)
-        )
+        fields = _HEARTBEAT.unpack(datagram)[1:]
+        stop, fraction, may_start, reason, participant = fields[5:]
         if stop > Stop.ESTOP or not 0.0 <= fraction <= 1.0:
             return None
         return cls(
-            session,
-            sequence,
-            challenge,
-            resets,
-            sent_ns,
-            Stop(stop),
-            fraction,
-            may_start,
-            _words(reason),
+            *fields[:5], Stop(stop), fraction, may_start, _words(reason), _words(participant)
         )
 
 
@@ -109,6 +103,7 @@ class Report:
     """What control says of itself with every answer."""
 
     mode: str
+    participant: str  # of control on the wire
     pid: int
     tick: int  # control cycles since its start
     damping: bool  # what it sends now is damping
@@ -132,6 +127,7 @@ class Answer:
             self.sequence,
             self.response,
             _text(report.mode, MODE_BYTES),
+            _text(report.participant, PARTICIPANT_BYTES),
             report.pid,
             report.tick,
             report.damping,
@@ -147,8 +143,8 @@ class Answer:
         """None for anything that is not a whole answer."""
         if len(datagram) != _ANSWER.size or not datagram.startswith(_ANSWER_MAGIC):
             return None
-        _, sequence, response, mode, *rest = _ANSWER.unpack(datagram)
-        return cls(sequence, response, Report(_words(mode), *rest))
+        _, sequence, response, mode, participant, *rest = _ANSWER.unpack(datagram)
+        return cls(sequence, response, Report(_words(mode), _words(participant), *rest))
 
 
 def response_to(challenge: int) -> int:
@@ -197,6 +193,11 @@ class ControlSide:
             return Verdict(self._latched, last.torque_fraction, False, healthy, self._reason)
         return Verdict(Stop.NONE, last.torque_fraction, last.may_start, healthy, last.reason)
 
+    @property
+    def supervisor(self) -> str:
+        """The supervisor's participant on the wire, "" before its first heartbeat."""
+        return self._last.participant if self._last else ""
+
     def answer(self, report: Report) -> bytes | None:
         """The datagram that answers the newest heartbeat, once."""
         if self._answered or self._last is None:
@@ -220,8 +221,9 @@ class ControlSide:
 class SupervisorSide:
     """The supervisor's end: fresh challenges out, and how long control has not answered one."""
 
-    def __init__(self, session: int) -> None:
+    def __init__(self, session: int, participant: str) -> None:
         self._session = session
+        self._participant = participant
         self._sequence = 0
         self._outstanding: OrderedDict[int, tuple[int, int]] = OrderedDict()
         self._answered_ns: int | None = None
@@ -244,6 +246,7 @@ class SupervisorSide:
             verdict.torque_fraction,
             verdict.may_start,
             verdict.reason,
+            self._participant,
         ).pack()
 
     def hear(self, datagram: bytes) -> None:
