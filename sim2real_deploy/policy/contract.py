@@ -109,4 +109,8 @@ class Contract(Strict):
         for field, gains in (("kp", self.kp), ("kd", self.kd)):
             if min(gains) < 0:
                 raise ValueError(f"{field}: {min(gains)} is negative")
+        inputs = [group.input for group in self.observations]
+        inputs += [state.input for state in self.recurrence]
+        if len(set(inputs)) != len(inputs):
+            raise ValueError("observations, recurrence: an input is fed more than once")
         return self

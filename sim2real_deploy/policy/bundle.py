@@ -1,0 +1,147 @@
+"""A policy's folder: policy.yaml and policy.onnx, every claim checked before it may move a joint.
+
+The bytes that are hashed are the bytes that run: the file is read once.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy import configfile, paths
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.contract import Contract
+from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.robots import RobotSpec
+
+MAX_MODEL_BYTES = 200_000_000
+# The same network on another processor differs in the last bits; wrong weights differ in the first.
+GOLDEN_TOLERANCE = 1e-4
+# Gains that reach full torque within this error are a slipped decimal point, not a controller.
+FULL_TORQUE_RAD = 0.1
+FULL_TORQUE_RAD_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A checked policy on disk; `open` gives one that runs, with a state of its own."""
+
+    folder: Path
+    contract: Contract
+    spec: RobotSpec
+    model: bytes
+
+    def open(self) -> Policy:
+        return Policy(self.contract, self.spec, self.model, str(self.folder))
+
+
+def bundle_folder(name: str | Path) -> Path:
+    """A bundle by its name in policies/, or by the path of its folder."""
+    path = Path(name)
+    if path.parent == Path() and not (path / "policy.yaml").is_file():
+        path = paths.share_directory() / "policies" / path
+    if not path.is_dir():
+        known = sorted(p.parent.name for p in path.parent.glob("*/policy.yaml"))
+        raise Refusal(f"policy '{name}': no folder {path}; there are: {', '.join(known) or 'none'}")
+    return path
+
+
+def load_bundle(name: str | Path, spec: RobotSpec) -> Bundle:
+    """Read, check against the robot and the network, replay the golden steps; or refuse."""
+    folder = bundle_folder(name)
+    source = folder / "policy.yaml"
+    contract = configfile.load(source, Contract)
+    check_against_robot(contract, spec, str(source))
+    bundle = Bundle(folder, contract, spec, _read_model(folder / "policy.onnx", contract))
+    replay_golden(bundle.open(), str(source))
+    return bundle
+
+
+def _read_model(path: Path, contract: Contract) -> bytes:
+    try:
+        if path.stat().st_size > MAX_MODEL_BYTES:
+            raise Refusal(f"{path}: {path.stat().st_size} bytes is more than a policy can be")
+        model = path.read_bytes()
+    except OSError as error:
+        raise Refusal(f"{path}: cannot be read: {error.strerror}") from None
+    digest = hashlib.sha256(model).hexdigest()
+    if digest != contract.sha256:
+        raise Refusal(
+            f"{path}: sha256 is {digest[:12]}..., the contract says {contract.sha256[:12]}...: "
+            "the file was changed or cut short after its export; export the policy again"
+        )
+    return model
+
+
+def joint_order(contract: Contract, spec: RobotSpec, where: str) -> npt.NDArray[np.intp]:
+    """For each joint of the policy its place in SDK order, found by name."""
+    unknown = [name for name in contract.joints if name not in spec.joint_names]
+    missing = [name for name in spec.joint_names if name not in contract.joints]
+    if unknown or missing:
+        parts = [f"unknown to the robot: {', '.join(unknown)}"] if unknown else []
+        parts += [f"missing: {', '.join(missing)}"] if missing else []
+        raise Refusal(f"{where}: joints: not those of {spec.name}: {'; '.join(parts)}")
+    return np.array([spec.joint_names.index(name) for name in contract.joints])
+
+
+def check_against_robot(contract: Contract, spec: RobotSpec, where: str) -> None:
+    if contract.robot != spec.name:
+        raise Refusal(f"{where}: robot: made for '{contract.robot}', this is '{spec.name}'")
+    order = joint_order(contract, spec, where)
+    ticks = spec.wire.rate_hz / contract.rate_hz
+    if ticks < 1 or abs(ticks - round(ticks)) > 1e-9:
+        raise Refusal(
+            f"{where}: rate_hz: {contract.rate_hz:g} does not divide the wire's "
+            f"{spec.wire.rate_hz:g} Hz"
+        )
+    low, high, torque = (
+        spec.position_low[order],
+        spec.position_high[order],
+        spec.torque_limit[order],
+    )
+    for i, joint in enumerate(contract.joints):
+        for field, value in (
+            ("default_position", contract.default_position[i]),
+            ("action.offset", contract.action.offset[i]),
+        ):
+            if not low[i] <= value <= high[i]:
+                raise Refusal(
+                    f"{where}: {field}.{i}: {joint} at {value} is outside "
+                    f"[{low[i]:.4g}, {high[i]:.4g}]"
+                )
+        for field, gain, most in (
+            ("kp", contract.kp[i], torque[i] / FULL_TORQUE_RAD),
+            ("kd", contract.kd[i], torque[i] / FULL_TORQUE_RAD_S),
+        ):
+            if gain > most:
+                raise Refusal(f"{where}: {field}.{i}: {joint} has {gain}, more than {most:.4g}")
+
+
+def replay_golden(policy: Policy, where: str) -> None:
+    """Run the recorded steps from a zero network state; the actions must come out again."""
+    policy.reset()
+    buffers = policy.session.inputs
+    for i, step in enumerate(policy.contract.golden):
+        if step.inputs.keys() != buffers.keys():
+            raise Refusal(f"{where}: golden.{i}.inputs: must be {sorted(buffers)}")
+        for name, values in step.inputs.items():
+            if len(values) != buffers[name].size:
+                raise Refusal(
+                    f"{where}: golden.{i}.inputs.{name}: {len(values)} values, "
+                    f"the network takes {buffers[name].size}"
+                )
+            buffers[name][:] = values
+        if len(step.action) != len(policy.session.action):
+            raise Refusal(f"{where}: golden.{i}.action: {len(step.action)} values")
+        policy.session.run()
+        expected = np.asarray(step.action, np.float32)
+        error = np.abs(policy.session.action - expected)
+        if not np.all(error <= GOLDEN_TOLERANCE * (1.0 + np.abs(expected))):
+            worst = int(np.nanargmax(np.where(np.isnan(error), np.inf, error)))
+            raise Refusal(
+                f"{where}: golden.{i}.action.{worst}: the network gives "
+                f"{policy.session.action[worst]:.6g} where {expected[worst]:.6g} was recorded"
+            )
+    policy.reset()

@@ -1,0 +1,235 @@
+"""Observation terms: small named functions of what the robot sees. Adding a term is adding one.
+
+A term's parameters are its keyword-only arguments; a policy.yaml that names others is refused.
+Windows of history are views into the network's own input buffer, so nothing is copied together.
+"""
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.contract import Group, Term
+from sim2real_deploy.robots.state import Floats
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a term may look at: one moment, joints in the policy's own order."""
+
+    gyroscope: Floats  # rad/s, body frame
+    gravity: Floats  # unit vector of gravity, body frame
+    command: Floats  # vx, vy, wz
+    q: Floats
+    default_q: Floats
+    dq: Floats
+    action: Floats  # the last one; zeros at the start
+    time_s: float  # since the policy took over: 0 at its first step
+
+    @classmethod
+    def nothing(cls, default_q: Floats) -> "Seen":
+        zeros = np.zeros_like(default_q)
+        upright = np.array([0.0, 0.0, -1.0], np.float32)
+        still = np.zeros(3, np.float32)
+        return cls(still, upright, still.copy(), default_q, default_q, zeros, zeros.copy(), 0.0)
+
+
+TermFunction = Callable[..., Floats]
+TERMS: dict[str, TermFunction] = {}
+
+
+def term(function: TermFunction) -> TermFunction:
+    TERMS[function.__name__] = function
+    return function
+
+
+@term
+def base_ang_vel(seen: Seen) -> Floats:
+    return seen.gyroscope
+
+
+@term
+def projected_gravity(seen: Seen) -> Floats:
+    return seen.gravity
+
+
+@term
+def velocity_command(seen: Seen) -> Floats:
+    return seen.command
+
+
+@term
+def joint_pos(seen: Seen) -> Floats:
+    return seen.q
+
+
+@term
+def joint_pos_rel(seen: Seen) -> Floats:
+    return seen.q - seen.default_q
+
+
+@term
+def joint_vel(seen: Seen) -> Floats:
+    return seen.dq
+
+
+@term
+def last_action(seen: Seen) -> Floats:
+    return seen.action
+
+
+@term
+def gait_phase(
+    seen: Seen,
+    *,
+    period: float,
+    offsets: tuple[float, ...] = (0.0,),
+    zero_below: float = 0.0,
+) -> Floats:
+    """The sines, then the cosines, of a clock of `period` seconds that starts at each offset
+    (in turns); all zero while the command's length is below `zero_below`."""
+    phase = np.zeros(2 * len(offsets), np.float32)
+    if zero_below > 0.0 and math.hypot(*seen.command.tolist()) < zero_below:
+        return phase
+    for i, offset in enumerate(offsets):
+        angle = 2.0 * math.pi * ((seen.time_s / period + offset) % 1.0)
+        phase[i] = math.sin(angle)
+        phase[len(offsets) + i] = math.cos(angle)
+    return phase
+
+
+def gravity_in_body(quaternion: Floats, out: Floats) -> None:
+    """The unit vector of gravity seen from a body whose attitude in the world is w, x, y, z."""
+    w, x, y, z = quaternion.tolist()
+    out[0] = 2.0 * (w * y - x * z)
+    out[1] = -2.0 * (y * z + w * x)
+    out[2] = 2.0 * (x * x + y * y) - 1.0
+
+
+class TermWindow:
+    """One term's place in the input: it computes, clips and scales the newest row of history."""
+
+    def __init__(self, term: Term, clip_first: bool, nothing: Seen, where: str):
+        self.name = term.name
+        self.history = term.history
+        self._function = _bind(term, where)
+        try:
+            self.size = len(self._function(nothing))
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            raise Refusal(f"{where}.params: {error}") from None
+        self._clip = term.clip
+        self._clip_first = clip_first
+        self._scale = np.asarray(term.scale, np.float32)
+        if self._scale.ndim and len(self._scale) != self.size:
+            raise Refusal(f"{where}.scale: {len(self._scale)} values for {self.size} numbers")
+        if term.clip is not None and not term.clip[0] < term.clip[1]:
+            raise Refusal(f"{where}.clip: {term.clip[0]} is not below {term.clip[1]}")
+        self._window = np.zeros((self.history, self.size), np.float32)
+        self._newest = -1
+
+    def place(self, window: Floats, newest: int) -> None:
+        """Take a (history, size) view of the input buffer as the window, newest row as told."""
+        self._window = window
+        self._newest = newest
+
+    def push(self, seen: Seen, fill: bool) -> None:
+        window, newest = self._window, self._newest
+        if self.history > 1:
+            if newest == 0:
+                window[1:] = window[:-1]
+            else:
+                window[:-1] = window[1:]
+        row = window[newest]
+        row[:] = self._function(seen)
+        if self._clip is not None and self._clip_first:
+            np.clip(row, self._clip[0], self._clip[1], out=row)
+        np.multiply(row, self._scale, out=row)
+        if self._clip is not None and not self._clip_first:
+            np.clip(row, self._clip[0], self._clip[1], out=row)
+        if fill:
+            window[:] = row
+
+
+class Observation:
+    """One input of the network: its terms, each with its history, in one flat buffer."""
+
+    def __init__(self, group: Group, default_q: Floats, joint_names: tuple[str, ...], where: str):
+        nothing = Seen.nothing(default_q)
+        self._group = group
+        self._windows = [
+            TermWindow(term, group.clip_first, nothing, f"{where}.terms.{i}")
+            for i, term in enumerate(group.terms)
+        ]
+        histories = {window.history for window in self._windows}
+        if group.layout == "by_frame" and len(histories) > 1:
+            raise Refusal(f"{where}.layout: by_frame needs one history for all, not {histories}")
+        self.labels = self._label(group, joint_names)
+        self.values = np.zeros(len(self.labels), np.float32)
+        self._fresh = True
+
+    def place(self, buffer: Floats) -> None:
+        """Live in `buffer` from now on: the network reads it where it is written."""
+        self.values = buffer
+        newest = 0 if self._group.newest == "first" else -1
+        start = 0
+        for window in self._windows:
+            if self._group.layout == "by_frame":
+                end = start + window.size
+                rows = buffer.reshape(window.history, -1)[:, start:end]
+            else:
+                end = start + window.size * window.history
+                rows = buffer[start:end].reshape(window.history, window.size)
+            window.place(rows, newest)
+            start = end
+
+    def _label(self, group: Group, joint_names: tuple[str, ...]) -> tuple[str, ...]:
+        def rows(window: TermWindow, age: int) -> list[str]:
+            per_joint = window.size == len(joint_names)
+            entries = joint_names if per_joint else [str(i) for i in range(window.size)]
+            past = f"@-{age}" if age else ""
+            return [f"{window.name}.{entry}{past}" for entry in entries]
+
+        def ages(history: int) -> list[int]:
+            return list(range(history)) if group.newest == "first" else [*range(history)][::-1]
+
+        if group.layout == "by_frame":
+            lines = [rows(w, age) for age in ages(self._windows[0].history) for w in self._windows]
+        else:
+            lines = [rows(w, age) for w in self._windows for age in ages(w.history)]
+        return tuple(label for line in lines for label in line)
+
+    def reset(self) -> None:
+        self.values.fill(0.0)
+        self._fresh = True
+
+    def push(self, seen: Seen) -> None:
+        fill = self._fresh and self._group.start == "repeat"
+        for window in self._windows:
+            window.push(seen, fill)
+        self._fresh = False
+
+
+def _bind(term: Term, where: str) -> TermFunction:
+    function = TERMS.get(term.name)
+    if function is None:
+        raise Refusal(
+            f"{where}.name: there is no observation term '{term.name}'; "
+            f"there are: {', '.join(sorted(TERMS))}"
+        )
+    parameters = {
+        name: parameter
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    for name in term.params:
+        if name not in parameters:
+            known = ", ".join(parameters) or "it takes none"
+            raise Refusal(f"{where}.params.{name}: '{term.name}' has no such parameter ({known})")
+    for name, parameter in parameters.items():
+        if parameter.default is inspect.Parameter.empty and name not in term.params:
+            raise Refusal(f"{where}.params.{name}: '{term.name}' needs it")
+    return partial(function, **term.params) if term.params else function

@@ -1,0 +1,111 @@
+"""An ONNX network on one thread, its inputs and outputs bound to buffers that never move.
+
+More threads make the slow calls slower (default: maximum 16 ms), so there is one.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import onnxruntime
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.contract import Contract
+from sim2real_deploy.robots.state import Floats
+
+WARM_UP_RUNS = 20
+
+
+class Session:
+    """Reads `inputs` where the caller writes them; `run` fills `action`. Keeps network states."""
+
+    def __init__(self, model: bytes, contract: Contract, inputs: Mapping[str, Floats], where: str):
+        self._session = _open(model, where)
+        self._binding = self._session.io_binding()
+        self.inputs = inputs
+        wanted = {node.name: node for node in self._session.get_inputs()}
+        given = {node.name: node for node in self._session.get_outputs()}
+        told = inputs.keys() | {state.input for state in contract.recurrence}
+        if told != wanted.keys():
+            raise Refusal(
+                f"{where}: observations: the contract feeds the inputs {sorted(told)}, "
+                f"the network wants {sorted(wanted)}"
+            )
+        for i, group in enumerate(contract.observations):
+            values = inputs[group.input]
+            self._bind_input(wanted[group.input], values, f"{where}: observations.{i}")
+        self._states: list[tuple[Floats, Floats]] = []
+        for i, state in enumerate(contract.recurrence):
+            key = f"{where}: recurrence.{i}"
+            if state.output not in given:
+                raise Refusal(f"{key}.output: the network has no output '{state.output}'")
+            before = np.zeros(_count(wanted[state.input]), np.float32)
+            after = np.zeros_like(before)
+            self._bind_input(wanted[state.input], before, f"{key}.input")
+            self._bind_output(given[state.output], after, f"{key}.output")
+            self._states.append((before, after))
+        action = contract.action.output
+        if action not in given:
+            raise Refusal(
+                f"{where}: action.output: the network has no output '{action}'; "
+                f"it has: {', '.join(given)}"
+            )
+        self.action = np.zeros(len(contract.joints), np.float32)
+        self._bind_output(given[action], self.action, f"{where}: action.output")
+        for name in given.keys() - {action, *(state.output for state in contract.recurrence)}:
+            self._binding.bind_output(name)
+        for _ in range(WARM_UP_RUNS):
+            self.run()
+        self.reset()
+
+    def reset(self) -> None:
+        for buffer in (*self.inputs.values(), self.action, *(s[0] for s in self._states)):
+            buffer.fill(0.0)
+
+    def run(self) -> None:
+        self._session.run_with_iobinding(self._binding)
+        for before, after in self._states:
+            np.copyto(before, after)
+
+    def _bind_input(self, node: onnxruntime.NodeArg, values: Floats, where: str) -> None:
+        shape = _checked_shape(node, values, where)
+        self._binding.bind_input(node.name, "cpu", 0, np.float32, shape, values.ctypes.data)
+
+    def _bind_output(self, node: onnxruntime.NodeArg, values: Floats, where: str) -> None:
+        shape = _checked_shape(node, values, where)
+        self._binding.bind_output(node.name, "cpu", 0, np.float32, shape, values.ctypes.data)
+
+
+def _open(model: bytes, where: str) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.log_severity_level = 4
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises a dozen unrelated kinds
+        raise Refusal(
+            f"{where}: not a network that can be run by itself (weights must lie inside the file): "
+            f"{error}"
+        ) from None
+
+
+def _shape(node: onnxruntime.NodeArg) -> tuple[int, ...]:
+    """The node's shape, a free batch size as 1."""
+    return tuple(dim if isinstance(dim, int) and dim > 0 else 1 for dim in node.shape)
+
+
+def _count(node: onnxruntime.NodeArg) -> int:
+    return math.prod(_shape(node))
+
+
+def _checked_shape(node: onnxruntime.NodeArg, values: Floats, where: str) -> tuple[int, ...]:
+    if node.type != "tensor(float)":
+        raise Refusal(f"{where}: '{node.name}' is {node.type}, only float32 is supported")
+    if _count(node) != values.size:
+        raise Refusal(
+            f"{where}: '{node.name}' of the network holds {_count(node)} numbers "
+            f"{list(node.shape)}, the contract makes {values.size}"
+        )
+    return _shape(node)
