@@ -29,12 +29,15 @@ class Writer:
 
     participant: str
     host: str  # "" where discovery does not tell
+    name: str = ""  # what it calls itself; the same
 
 
 class Link(Protocol):
     """State in, commands out. One thread waits; `send` and `latest` may be called from any."""
 
-    counters: LinkCounters
+    @property
+    def counters(self) -> LinkCounters:
+        """What has come and gone so far; the same object every time."""
 
     def now_ns(self) -> int:
         """The link's clock: monotonic on a robot, simulated in process."""

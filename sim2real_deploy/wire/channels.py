@@ -1,0 +1,238 @@
+"""DDS topics as raw bytes: no codec between the network and whoever waits.
+
+An endpoint announces its type in one of two ways. "robot" is byte for byte what Cyclone DDS
+0.10.2 and the vendor's SDK announce, and what the robot accepts; "native" is what the installed
+binding would say, for an SDK on the same newer binding. Neither matches the other.
+"""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from types import SimpleNamespace
+from typing import Any, Literal, NamedTuple
+
+from cyclonedds._clayer import ddspy_take, ddspy_write
+from cyclonedds.builtin import (
+    BuiltinDataReader,
+    BuiltinTopicDcpsParticipant,
+    BuiltinTopicDcpsPublication,
+)
+from cyclonedds.core import (
+    DDSException,
+    InstanceState,
+    ReadCondition,
+    SampleState,
+    ViewState,
+    WaitSet,
+)
+from cyclonedds.domain import Domain, DomainParticipant
+from cyclonedds.pub import DataWriter
+from cyclonedds.qos import Policy, Qos
+from cyclonedds.sub import DataReader
+from cyclonedds.topic import Topic
+from cyclonedds.util import duration
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.wire.link import Writer
+
+Kind = Literal["robot", "native"]
+
+_CONFIG = """<CycloneDDS><Domain Id="any">
+<General><Interfaces>
+<NetworkInterface name="{interface}" multicast="default"/>
+</Interfaces></General>
+<Compatibility><AllowInvalidTryConstruct>true</AllowInvalidTryConstruct></Compatibility>
+</Domain></CycloneDDS>"""
+_ANY = SampleState.Any | ViewState.Any | InstanceState.Any
+_BATCH = 64
+
+
+class Sample(NamedTuple):
+    """One message as it came."""
+
+    data: bytes  # CDR header included
+    source_ns: int  # when it was written, the sender's wall clock
+    received_ns: int  # when it was taken, this machine's monotonic clock
+
+
+def check_interface(name: str) -> None:
+    known = [interface for _, interface in socket.if_nameindex()]
+    if name not in known:
+        raise Refusal(f"network interface '{name}': there is none; there are: {', '.join(known)}")
+
+
+def check_middleware() -> None:
+    """Two Cyclone libraries in one process corrupt each other's memory."""
+    if os.environ.get("RMW_IMPLEMENTATION") == "rmw_cyclonedds_cpp":
+        raise Refusal(
+            "RMW_IMPLEMENTATION is rmw_cyclonedds_cpp: ROS would load a second Cyclone DDS into "
+            "the process that talks to the robot, and the two break each other; "
+            "set RMW_IMPLEMENTATION=rmw_fastrtps_cpp (it still talks to every ROS node)"
+        )
+
+
+@cache
+def _announcements() -> dict[str, dict[str, list[str]]]:
+    text = resources.files(__package__).joinpath("typeinfo.json").read_text(encoding="utf-8")
+    content: dict[str, dict[str, list[str]]] = json.loads(text)
+    return content
+
+
+@cache
+def _announced_type(type_name: str, kind: Kind) -> Any:
+    """What cyclonedds wants of an IDL class to make a topic, with the announcement ready made."""
+    information, mapping = (bytes.fromhex(part) for part in _announcements()[kind][type_name])
+    idl = SimpleNamespace(
+        idl_transformed_typename=type_name,
+        keyless=True,
+        supported_versions=5,  # XCDR 1 and 2, as any type without optional members
+        data_type_props=0,
+        _xt_bytedata=(information, mapping),
+        populate=lambda: None,
+        fill_type_data=lambda: None,
+    )
+    return SimpleNamespace(__idl__=idl, __idl_typename__=type_name)
+
+
+class _Domains:
+    """The domains of this process: each is configured once, for one interface."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[int, tuple[str, Domain]] = {}
+
+    def ensure(self, number: int, interface: str) -> None:
+        with self._lock:
+            if number not in self._open:
+                config = _CONFIG.format(interface=interface)
+                try:
+                    self._open[number] = (interface, Domain(number, config))
+                except DDSException as error:
+                    raise Refusal(
+                        f"DDS domain {number} on '{interface}' cannot be opened: {error}; is the "
+                        "interface up, with an address, and the domain id between 0 and 230?"
+                    ) from None
+            elif self._open[number][0] != interface:
+                raise Refusal(
+                    f"DDS domain {number} is already open on '{self._open[number][0]}' in this "
+                    f"process; it cannot be opened on '{interface}' too"
+                )
+
+
+_domains = _Domains()
+
+
+class RawReader:
+    """Samples of one topic. One thread waits and takes."""
+
+    def __init__(self, participant: DomainParticipant, topic: Topic[Any], depth: int) -> None:
+        # Best effort, as the vendor's: a state sent again late is worth nothing.
+        qos = Qos(Policy.Reliability.BestEffort, Policy.History.KeepLast(depth))
+        self._reader = DataReader(participant, topic, qos)
+        self._waitset = WaitSet(participant)
+        self._waitset.attach(ReadCondition(self._reader, _ANY))
+        self._closed = False
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep (without the GIL) until there is something to take, or the time is up."""
+        timeout_ns = max(0, int(timeout_s * 1e9))
+        found = self._waitset._waitset_wait(self._waitset._ref, None, 0, timeout_ns)
+        if found < 0 and not self._closed:
+            raise DDSException(found, "while waiting for samples")
+        return bool(found > 0)
+
+    def take(self) -> list[Sample]:
+        """Everything that has come since the last call, oldest first."""
+        if self._closed:
+            return []
+        taken = ddspy_take(self._reader._ref, _ANY, _BATCH)
+        if isinstance(taken, int):
+            raise DDSException(taken, "while taking samples")
+        now = time.monotonic_ns()
+        return [Sample(data, info.source_timestamp, now) for data, info in taken if info.valid_data]
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class RawWriter:
+    """Bytes out on one topic."""
+
+    def __init__(self, participant: DomainParticipant, topic: Topic[Any]) -> None:
+        # Reliable and last value only, as the vendor's, but never holding the caller up for long.
+        qos = Qos(Policy.Reliability.Reliable(duration(milliseconds=1)), Policy.History.KeepLast(1))
+        self._writer = DataWriter(participant, topic, qos)
+        self._ref = self._writer._ref
+
+    def write(self, sample: bytes) -> None:
+        code = ddspy_write(self._ref, sample)
+        if code < 0:
+            raise DDSException(code, "while writing a sample")
+
+    def matched(self) -> int:
+        """How many readers there are now."""
+        return len(self._writer.get_matched_subscriptions())
+
+
+class Participant:
+    """One presence on one DDS domain, over one interface, both chosen by the caller.
+
+    `name` is shown to the others who look at the topics ("control", "safety", ...).
+    """
+
+    def __init__(self, domain: int, interface: str, name: str = "") -> None:
+        check_middleware()
+        check_interface(interface)
+        _domains.ensure(domain, interface)
+        self._participant = DomainParticipant(domain, Qos(Policy.EntityName(name)))
+        self._key = self._participant.get_guid()
+        self._publications = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication)
+        self._people = BuiltinDataReader(self._participant, BuiltinTopicDcpsParticipant)
+        self._closing: list[Callable[[], None]] = []
+
+    def reader(
+        self, topic: str, type_name: str, kind: Kind = "robot", depth: int = _BATCH
+    ) -> RawReader:
+        reader = RawReader(self._participant, self._topic(topic, type_name, kind), depth)
+        self._closing.append(reader.close)
+        return reader
+
+    def writer(self, topic: str, type_name: str, kind: Kind = "robot") -> RawWriter:
+        return RawWriter(self._participant, self._topic(topic, type_name, kind))
+
+    def _topic(self, topic: str, type_name: str, kind: Kind) -> Topic[Any]:
+        return Topic(self._participant, topic, _announced_type(type_name, kind))
+
+    def other_writers(self, topic: str) -> tuple[Writer, ...]:
+        """Everyone but this participant who can write a topic now, as discovery tells it."""
+        alive = InstanceState.Alive
+        publications = self._publications.read(1000)
+        others = {
+            p.participant_key
+            for p in publications
+            if p.topic_name == topic
+            and p.sample_info.instance_state == alive
+            and p.participant_key != self._key
+        }
+        qos = {person.key: person.qos for person in self._people.read(1000)}
+        return tuple(_writer(str(key), qos.get(key)) for key in sorted(others))
+
+    def close(self) -> None:
+        for close in self._closing:
+            close()
+        self._participant._delete(self._participant._ref)
+
+
+def _writer(participant: str, qos: Qos | None) -> Writer:
+    said = {p.key: p.value for p in qos or () if isinstance(p, Policy.Property)}
+    names = [p.name for p in qos or () if isinstance(p, Policy.EntityName)]
+    return Writer(
+        participant=participant,
+        host=said.get("__Hostname", ""),
+        name=names[0] if names else said.get("__ProcessName", ""),
+    )

@@ -1,0 +1,66 @@
+"""The DDS face of Link: a robot, or a twin that is one on the wire."""
+
+import threading
+import time
+
+from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
+from sim2real_deploy.wire.channels import Kind, Participant
+from sim2real_deploy.wire.codec import CommandEncoder
+from sim2real_deploy.wire.intake import Intake
+from sim2real_deploy.wire.link import LinkCounters, Writer
+from sim2real_deploy.wire.messages import FAMILIES
+
+LOW_STATE = "rt/lowstate"
+LOW_CMD = "rt/lowcmd"
+
+
+class DdsLink:
+    """State and commands over DDS. `name` is how other writers' owners see us."""
+
+    def __init__(
+        self, robot: RobotSpec, interface: str, domain: int, kind: Kind = "robot", name: str = ""
+    ) -> None:
+        family = FAMILIES[robot.wire.family]
+        self._intake = Intake(robot)
+        self._encoder = CommandEncoder(robot)
+        self._sending = threading.Lock()
+        self.participant = Participant(domain, interface, name)
+        self._reader = self.participant.reader(LOW_STATE, family.state.type_name, kind)
+        self._writer = self.participant.writer(LOW_CMD, family.command.type_name, kind)
+
+    @property
+    def counters(self) -> LinkCounters:
+        return self._intake.counters
+
+    @property
+    def latest(self) -> RobotState | None:
+        return self._intake.latest
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def wait(self, timeout_s: float) -> RobotState | None:
+        """The newest of the samples that have come. Bad ones do not cut the wait short."""
+        deadline = time.monotonic() + timeout_s
+        while self._reader.wait(deadline - time.monotonic()):
+            newest = None
+            for sample in self._reader.take():
+                newest = self._intake.accept(sample.data, sample.received_ns) or newest
+            if newest is not None:
+                return newest
+        return None
+
+    def send(self, command: JointCommand) -> bytes:
+        with self._sending:
+            if self._intake.latest is not None:
+                self._encoder.follow(self._intake.latest)
+            sample = self._encoder.encode(command)
+            self._writer.write(sample)
+            self.counters.sent += 1
+        return sample
+
+    def other_writers(self) -> tuple[Writer, ...]:
+        return self.participant.other_writers(LOW_CMD)
+
+    def close(self) -> None:
+        self.participant.close()

@@ -1,0 +1,69 @@
+"""The in-process face of Link: a twin stepped in lockstep, faster than real time, repeatable.
+
+The bytes are those of the wire and pass the same codec and the same gate, so whatever holds here
+holds on the robot.
+"""
+
+from typing import Protocol
+
+from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
+from sim2real_deploy.wire.codec import CommandEncoder
+from sim2real_deploy.wire.intake import Intake
+from sim2real_deploy.wire.link import LinkCounters, Writer
+
+
+class Plant(Protocol):
+    """What a twin offers to be stepped."""
+
+    def now_ns(self) -> int:
+        """Simulated time; grows with every `advance`."""
+
+    def advance(self, command: bytes | None) -> bytes | None:
+        """Live one wire period on an rt/lowcmd sample (None: no new one since the last time).
+
+        Gives the rt/lowstate sample of its end, or None when the robot says nothing.
+        """
+
+
+class InProcessLink:
+    """Time passes only in `wait`: each step of the plant uses the last command sent before it."""
+
+    def __init__(self, robot: RobotSpec, plant: Plant) -> None:
+        self._plant = plant
+        self._intake = Intake(robot)
+        self._encoder = CommandEncoder(robot)
+        self._pending: bytes | None = None
+
+    @property
+    def counters(self) -> LinkCounters:
+        return self._intake.counters
+
+    @property
+    def latest(self) -> RobotState | None:
+        return self._intake.latest
+
+    def now_ns(self) -> int:
+        return self._plant.now_ns()
+
+    def wait(self, timeout_s: float) -> RobotState | None:
+        """Step the plant until it says something new, or the simulated time is up."""
+        deadline = self._plant.now_ns() + int(timeout_s * 1e9)
+        while True:
+            sample, self._pending = self._plant.advance(self._pending), None
+            now = self._plant.now_ns()
+            state = None if sample is None else self._intake.accept(sample, now)
+            if state is not None or now >= deadline:
+                return state
+
+    def send(self, command: JointCommand) -> bytes:
+        if self._intake.latest is not None:
+            self._encoder.follow(self._intake.latest)
+        self._pending = self._encoder.encode(command)
+        self.counters.sent += 1
+        return self._pending
+
+    def other_writers(self) -> tuple[Writer, ...]:
+        return ()
+
+    def close(self) -> None:
+        """Nothing to leave."""

@@ -1,0 +1,43 @@
+"""The one gate for rt/lowstate samples, whichever way they came: counted, checked, then used."""
+
+from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.wire.codec import Flaw, StateDecoder
+from sim2real_deploy.wire.link import LinkCounters
+
+_TICK_RANGE = 1 << 32
+
+
+class Intake:
+    """Bad samples are counted and leave no trace; good ones become `latest`."""
+
+    def __init__(self, robot: RobotSpec) -> None:
+        self.counters = LinkCounters()
+        self.latest: RobotState | None = None
+        self._decoder = StateDecoder(robot)
+        self._period_ms = 1000.0 / robot.wire.rate_hz
+
+    def accept(self, sample: bytes, received_ns: int) -> RobotState | None:
+        """The state, or None when the sample is flawed or says again what is known."""
+        flaw = self._decoder.flaw(sample)
+        if flaw is not None:
+            self._count(flaw)
+            return None
+        state = self._decoder.decode(sample, received_ns)
+        if self.latest is not None:
+            step = (state.tick - self.latest.tick) % _TICK_RANGE
+            if step == 0:
+                self.counters.duplicate += 1
+                return None
+            if step < _TICK_RANGE // 2:  # else the robot's clock started anew
+                self.counters.lost += max(0, round(step / self._period_ms) - 1)
+        self.counters.received += 1
+        self.latest = state
+        return state
+
+    def _count(self, flaw: Flaw) -> None:
+        if flaw is Flaw.LENGTH:
+            self.counters.bad_length += 1
+        elif flaw is Flaw.CRC:
+            self.counters.bad_crc += 1
+        else:
+            self.counters.not_finite += 1

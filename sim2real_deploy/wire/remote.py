@@ -1,0 +1,36 @@
+"""The wireless controller as it sits in every LowState: 40 bytes of buttons and sticks."""
+
+import math
+import struct
+from dataclasses import dataclass
+
+# Low bit first, bytes 2 and 3.
+BUTTONS = (
+    *("R1", "L1", "start", "select", "R2", "L2", "F1", "F2"),
+    *("A", "B", "X", "Y", "up", "right", "down", "left"),
+)
+_FORMAT = struct.Struct("<2xHfff4xf16x")
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Sticks from -1 to 1, right and up positive; the names of the buttons held down."""
+
+    lx: float = 0.0
+    ly: float = 0.0
+    rx: float = 0.0
+    ry: float = 0.0
+    pressed: frozenset[str] = frozenset()
+
+
+def decode(remote: bytes) -> Remote:
+    """A stick that is not a number is a stick at rest."""
+    keys, *sticks = _FORMAT.unpack(remote)
+    lx, rx, ry, ly = (max(-1.0, min(1.0, s)) if math.isfinite(s) else 0.0 for s in sticks)
+    pressed = frozenset(name for bit, name in enumerate(BUTTONS) if keys >> bit & 1)
+    return Remote(lx, ly, rx, ry, pressed)
+
+
+def encode(remote: Remote) -> bytes:
+    keys = sum(1 << bit for bit, name in enumerate(BUTTONS) if name in remote.pressed)
+    return _FORMAT.pack(keys, remote.lx, remote.rx, remote.ry, remote.ly)

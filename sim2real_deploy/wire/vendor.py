@@ -1,0 +1,49 @@
+"""The vendor SDK's IDL classes, from whichever install of it there is.
+
+A robot owner has the SDK installed from source, complete. The wheel on PyPI lacks packages that
+its own __init__ imports, so importing it fails although the classes we want are there; a bare
+package in its place lets them load.
+"""
+
+import importlib
+import importlib.util
+import sys
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from sim2real_deploy.errors import Refusal
+
+PACKAGE = "unitree_sdk2py"
+
+
+@cache
+def _install() -> ModuleType:
+    try:
+        return importlib.import_module(PACKAGE)
+    except ImportError:
+        for name in [n for n in sys.modules if n == PACKAGE or n.startswith(f"{PACKAGE}.")]:
+            del sys.modules[name]  # what the failed import left behind
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise Refusal(
+            "the vendor SDK is not installed: `pip install --no-deps unitree-sdk2`, "
+            "or install unitree_sdk2_python from its source"
+        )
+    package = ModuleType(PACKAGE)
+    package.__path__ = list(spec.submodule_search_locations)
+    package.__spec__ = spec
+    sys.modules[PACKAGE] = package
+    return package
+
+
+def module(name: str) -> Any:
+    """A module of the SDK, e.g. "rpc.client"."""
+    _install()
+    return importlib.import_module(f"{PACKAGE}.{name}")
+
+
+def idl(type_name: str) -> Any:
+    """The IDL class of a type as DDS names it, e.g. "unitree_api::msg::dds_::Request_"."""
+    *packages, name = type_name.split("::")
+    return getattr(module(".".join(["idl", *packages])), name)
