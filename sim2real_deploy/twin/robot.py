@@ -1,0 +1,277 @@
+"""The twin: MuJoCo's physics inside, the robot's own bytes outside.
+
+Commands go in as rt/lowcmd samples and states come out as rt/lowstate samples, so nothing can use
+the twin that could not use the robot. It is found lying down. From the same seed and the same
+commands it does the same, bit for bit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.twin.battery import Battery
+from sim2real_deploy.twin.boards import Boards
+from sim2real_deploy.twin.bus import MessageBus
+from sim2real_deploy.twin.config import Imperfections
+from sim2real_deploy.twin.disturbances import Disturbances, Push, Slip
+from sim2real_deploy.twin.faults import Fault, Faults
+from sim2real_deploy.twin.floors import FLOOR_GEOM, Floor
+from sim2real_deploy.twin.model import BASE, build_model
+from sim2real_deploy.twin.motors import Motors
+from sim2real_deploy.twin.sensors import Encoders, Imu
+from sim2real_deploy.twin.sport import SportMode
+from sim2real_deploy.wire import remote
+from sim2real_deploy.wire.codec import StateEncoder
+
+Vector = npt.NDArray[np.float64]
+
+_SLOW_EVERY = 5  # wire periods between two updates of heat and battery
+_SETTLE_STEPS = 600  # physics steps to come to rest lying down
+_FREE = 7  # coordinates of the free joint
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What really happens to the robot: for judging and for pictures, never for control."""
+
+    position: Vector  # m, of the trunk in the world
+    quaternion: Vector  # w, x, y, z
+    velocity: Vector  # m/s, in the world
+    rate: Vector  # rad/s, in the body
+    joint_position: Vector
+    joint_velocity: Vector
+    joint_torque: Vector
+    foot_force: Vector  # N under each foot, leg order
+    contacts: tuple[str, ...]  # names of the geoms, feet excepted, that touch floor or each other
+
+
+class TwinRobot:
+    """One robot on one floor. Implements `Plant`: put it behind an InProcessLink, or on DDS."""
+
+    def __init__(
+        self,
+        robot: RobotSpec,
+        floor: Floor | None = None,
+        imperfections: Imperfections | None = None,
+        *,
+        seed: int = 0,
+        timestep: float = 0.002,
+        sport_mode: bool = False,
+    ) -> None:
+        self.robot = robot
+        self.floor = floor or Floor()
+        self.imperfections = imperfections or Imperfections()
+        self._sport_at_boot = sport_mode
+        self._substeps = max(1, round(1 / (robot.wire.rate_hz * timestep)))
+        self._period = 1 / robot.wire.rate_hz
+        self._timestep = self._period / self._substeps
+        self.model = build_model(robot, self.floor, timestep=self._timestep)
+        self.data = mujoco.MjData(self.model)
+        base = self.model.body(BASE).id
+        names = [self.model.geom(i).name for i in range(self.model.ngeom)]
+        floor_geoms = np.array([i for i, n in enumerate(names) if n.startswith(FLOOR_GEOM)])
+        self.disturbances = Disturbances(self.model, self.data, base, floor_geoms)
+        self._geom_names = names
+        self._found = self._lie_down()
+        self._encoder = StateEncoder(robot)
+        self._qpos, self._qvel = self.data.qpos[_FREE:], self.data.qvel[_FREE - 1 :]
+        self._qacc = self.data.qacc[_FREE - 1 :]
+        self._quaternion, self._rate = self.data.qpos[3:7], self.data.qvel[3:6]
+        self._acceleration = self.data.sensordata[:3]
+        self._foot_force = self.data.sensordata[3:]
+        self.reset(seed)
+
+    def reset(self, seed: int) -> None:
+        """Back to lying down, switched on just now, with all errors drawn anew from the seed."""
+        errors, joints = self.imperfections, self.robot.joint_count
+        streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(5)]
+        self.disturbances.clear()
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.qpos[:], self.data.qvel[:] = self._found
+        mujoco.mj_forward(self.model, self.data)
+        self._now_ns = 0
+        self._periods = 0
+        self.boards = Boards(self.robot, errors.command_timeout)
+        self.sport = SportMode(self.robot, self._sport_at_boot)
+        self.motors = Motors(self.robot, errors.motors, self._timestep)
+        self.battery = Battery(self.robot, errors.power)
+        self.encoders = Encoders(joints, errors.encoders, streams[0])
+        self.imu = Imu(errors.imu, self._period, streams[1])
+        self._command_bus = MessageBus(errors.command_bus, streams[2])
+        self._state_bus = MessageBus(errors.state_bus, streams[3])
+        self.faults = Faults(self.robot, streams[4])
+        self._power = np.zeros(3)  # percent, volt, ampere
+        self._state = self._blank_state()
+        self._measure_joints()
+        self._slow_things()
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    def advance(self, command: bytes | None) -> bytes | None:
+        """One wire period in lockstep: the newest state that has come through, if any has."""
+        states = self.exchange((command,) if command is not None else ())
+        return states[-1] if states else None
+
+    def exchange(self, commands: Sequence[bytes]) -> list[bytes]:
+        """One wire period: what was sent to the robot goes in, what arrives from it comes out."""
+        now = self._now_ns
+        if self.faults:
+            self.faults.expire(now)
+        for sample in commands:
+            faulty = self.faults.message("command", sample, now) if self.faults else sample
+            if faulty is not None:
+                self._command_bus.put(faulty, now)
+        while (arrived := self._command_bus.get(now)) is not None:
+            self.boards.receive(arrived, now)
+        self.boards.watch(now)
+        self.disturbances.update(now)
+        for _ in range(self._substeps):
+            self._step()
+        self._periods += 1
+        self._now_ns = now = round(self._periods * self._period * 1e9)
+        if self._periods % _SLOW_EVERY == 0:
+            self._slow_things()
+        self._send_state(now)
+        states = []
+        while (sample_out := self._state_bus.get(now)) is not None:
+            states.append(sample_out)
+        return states
+
+    def inject(self, fault: Fault) -> None:
+        self.faults.inject(fault, self._now_ns)
+
+    def clear_faults(self) -> None:
+        self.faults.clear()
+        self.disturbances.clear()
+
+    def push(self, push: Push) -> None:
+        self.disturbances.push(push, self._now_ns)
+
+    def slip(self, slip: Slip) -> None:
+        self.disturbances.slip(slip, self._now_ns)
+
+    def hold_remote(self, held: remote.Remote) -> None:
+        """Sticks and buttons of the wireless controller, until the next call."""
+        self._state.remote = remote.encode(held)
+
+    @property
+    def truth(self) -> Truth:
+        data, feet = self.data, set(self.robot.foot_names)
+        touching = {
+            self._geom_names[geom]
+            for contact in data.contact[: data.ncon]
+            for geom in (contact.geom1, contact.geom2)
+        }
+        return Truth(
+            position=data.qpos[:3].copy(),
+            quaternion=self._quaternion.copy(),
+            velocity=data.qvel[:3].copy(),
+            rate=self._rate.copy(),
+            joint_position=self._qpos.copy(),
+            joint_velocity=self._qvel.copy(),
+            joint_torque=self.data.ctrl.copy(),
+            foot_force=self._foot_force.copy(),
+            contacts=tuple(sorted(n for n in touching - feet if not n.startswith(FLOOR_GEOM))),
+        )
+
+    def _step(self) -> None:
+        """One physics step, with the PD law as the boards evaluate it: on their own readings."""
+        command = self.boards.command
+        if self.sport.mode and (not self.boards.alive or self._periods % 2):
+            command = self.sport.update(self._now_ns)
+        encoders = self.encoders
+        self.data.ctrl[:] = self.motors.step(command, encoders.q, encoders.dq)
+        if self.faults:
+            self.faults.readings("motor", self.data.ctrl, self._now_ns, joints=True)
+        mujoco.mj_step(self.model, self.data)
+        self._measure_joints()
+
+    def _measure_joints(self) -> None:
+        encoders = self.encoders
+        self.motors.measured_position(self._qpos, encoders.q)
+        encoders.dq[:] = self._qvel
+        encoders.torque[:] = self.motors.torque
+        encoders.add_noise()
+        if self.faults:
+            self.faults.readings("encoder", encoders.readings, self._now_ns, joints=True)
+
+    def _slow_things(self) -> None:
+        """Heat and charge move slowly: a hundred times a second is enough."""
+        seconds = _SLOW_EVERY * self._period
+        state, battery, now = self._state, self.battery, self._now_ns
+        self.motors.warm(seconds)
+        battery.draw(self.motors.torque, self._qvel, seconds)
+        self.motors.set_supply(battery.supply)
+        temperature = self.motors.temperature.copy()
+        self._power[:] = battery.percent, battery.voltage, battery.current
+        if self.faults:
+            self.faults.readings("temperature", temperature, now, joints=True)
+            self.faults.readings("battery", self._power, now)
+            self._power[:] = np.clip(self._power, (0, 0, -200), (100, 80, 200))
+        np.copyto(state.temperature, temperature.clip(0, 255), casting="unsafe")
+        percent, state.voltage, state.current = self._power.tolist()
+        state.battery_percent = round(percent)
+        state.battery_current_ma = round(-1000 * state.current)
+        state.cell_millivolts[: self.robot.battery.cells] = round(
+            1000 * state.voltage / self.robot.battery.cells
+        )
+
+    def _send_state(self, now: int) -> None:
+        state, imu = self._state, self.imu
+        imu.measure(self._quaternion, self._rate, self._acceleration)
+        if self.faults:
+            self.faults.readings("imu", imu.readings, now)
+            for fault in self.faults.active:
+                if fault.word == "off" and fault.target in ("motor", "encoder"):
+                    state.lost[self.robot.joint_names.index(fault.joint or "")] += 1
+        state.tick = now // 1_000_000
+        state.foot_force[:] = self._foot_force
+        sample: bytes | None = self._encoder.encode(state)
+        if self.faults and sample is not None:
+            sample = self.faults.message("state", sample, now)
+        if sample is not None:
+            self._state_bus.put(sample, now)
+
+    def _blank_state(self) -> RobotState:
+        """A state whose arrays are the sensors' own: encoding it takes the newest readings."""
+        joints, encoders, imu = self.robot.joint_count, self.encoders, self.imu
+        return RobotState(
+            received_ns=0,
+            tick=0,
+            quaternion=imu.quaternion,  # type: ignore[arg-type]
+            gyroscope=imu.gyroscope,  # type: ignore[arg-type]
+            accelerometer=imu.accelerometer,  # type: ignore[arg-type]
+            q=encoders.q,  # type: ignore[arg-type]
+            dq=encoders.dq,  # type: ignore[arg-type]
+            ddq=self._qacc,
+            torque=encoders.torque,  # type: ignore[arg-type]
+            temperature=np.zeros(joints, np.uint8),
+            lost=np.zeros(joints, np.uint32),
+            foot_force=np.zeros(len(self.robot.legs), np.int16),
+            battery_percent=0,
+            battery_current_ma=0,
+            cell_millivolts=np.zeros(15, np.uint16),
+            voltage=0.0,
+            current=0.0,
+            imu_temperature=40,
+            remote=remote.encode(remote.Remote()),
+            raw=b"",
+        )
+
+    def _lie_down(self) -> tuple[Vector, Vector]:
+        """How the robot is found: at rest on its belly, legs folded."""
+        data, pose = self.data, self.robot.sit_pose
+        tilt = -self.floor.slope if self.floor.kind == "slope" else 0.0
+        data.qpos[3:7] = np.cos(tilt / 2), 0, np.sin(tilt / 2), 0
+        data.qpos[2] = 0.15 + self.floor.height(0.0, 0.0)
+        data.qpos[_FREE:] = pose
+        for _ in range(_SETTLE_STEPS):
+            error = pose - data.qpos[_FREE:]
+            data.ctrl[:] = self.robot.kp * error - self.robot.kd * data.qvel[_FREE - 1 :]
+            mujoco.mj_step(self.model, data)
+        return data.qpos.copy(), np.zeros(self.model.nv)
