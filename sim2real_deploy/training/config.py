@@ -1,0 +1,187 @@
+"""Everything that shapes a trained policy, as data: config/training/<name>.yaml."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from sim2real_deploy import configfile, paths
+from sim2real_deploy.configfile import Strict
+from sim2real_deploy.policy.contract import Range, Term
+
+
+class Control(Strict):
+    rate_hz: float = Field(gt=0, le=500)
+    substeps: int = Field(ge=1, le=50)
+    kp: float = Field(gt=0)
+    kd: float = Field(ge=0)
+    action_scale: float = Field(gt=0)
+    action_clip: float = Field(gt=0)
+
+    @property
+    def timestep(self) -> float:
+        return 1.0 / self.rate_hz / self.substeps
+
+
+class Gait(Strict):
+    """The clock the policy sees and the footfalls it is rewarded for."""
+
+    period: float = Field(gt=0)
+    stance: float = Field(gt=0, lt=1)
+    offsets: dict[str, float]  # by leg, as a share of the period
+    swing_height: float = Field(ge=0)
+    calm_speed: float = Field(ge=0)
+
+
+class Symmetry(Strict):
+    """Which legs a left-right mirror swaps, and which joints it turns the other way."""
+
+    swap: dict[str, str]
+    negate: tuple[str, ...]  # endings of joint names
+
+
+class Commands(Strict):
+    vx: Range
+    vy: Range
+    wz: Range
+    every: Range
+    standing: float = Field(ge=0, le=1)
+    only_vx: float = Field(ge=0, le=1)
+    only_vy: float = Field(ge=0, le=1)
+    only_wz: float = Field(ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _shares(self) -> "Commands":
+        total = self.standing + self.only_vx + self.only_vy + self.only_wz
+        if total > 1:
+            raise ValueError(f"the shares standing, only_vx, only_vy and only_wz sum to {total:g}")
+        return self
+
+
+class Shape(Strict):
+    tracking_width: float = Field(gt=0)
+    tracking_reach: float = Field(gt=0)
+    base_height: float = Field(gt=0)
+    knee_height: float = Field(gt=0)
+
+
+class Fall(Strict):
+    """An episode ends below these heights (above the lowest foot) or beyond this tilt."""
+
+    base_height: float
+    tilt: float = Field(gt=0)
+    knee_height: float
+
+
+class Width(Strict):
+    """Adaptive randomisation: the share of each range in force, 0 to 1."""
+
+    start: float = Field(ge=0, le=1)
+    least: float = Field(ge=0, le=1)
+    step: float = Field(gt=0, le=1)
+    widen_above: float = Field(ge=0, le=1)
+    narrow_below: float = Field(ge=0, le=1)
+    episodes: int = Field(gt=0)  # between two decisions
+
+
+class Randomisation(Strict):
+    width: Width
+    friction: Range
+    restitution: Range
+    payload: Range
+    link_mass: Range
+    centre_of_mass: Range
+    motor_strength: Range
+    kp: Range
+    kd: Range
+    joint_damping: Range
+    joint_friction: Range
+    armature: Range
+    joint_offset: Range
+    delay: Range
+    gravity_tilt: Range
+    push_speed: Range
+    push_every: Range
+    noise: dict[str, float]  # by observation term, before its scale
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Randomisation":
+        for name, value in self:
+            if isinstance(value, tuple) and value[0] > value[1]:
+                raise ValueError(f"{name}: {value[0]} is above {value[1]}")
+        return self
+
+
+class TerrainLevel(Strict):
+    kind: Literal["flat", "rough", "slope", "stairs", "mixed"]
+    height: float = Field(ge=0)  # roughness, rise per metre of a slope, or a stair's riser
+
+
+class Terrain(Strict):
+    share: float = Field(ge=0, le=1)
+    size: float = Field(gt=2)
+    levels: tuple[TerrainLevel, ...] = Field(min_length=1)
+
+
+class Network(Strict):
+    hidden: tuple[int, ...] = Field(min_length=1)
+    initial_std: float = Field(gt=0)
+
+
+class Ppo(Strict):
+    workers: int = Field(ge=1)
+    environments: int = Field(ge=1)
+    steps: int = Field(ge=1)
+    epochs: int = Field(ge=1)
+    minibatches: int = Field(ge=1)
+    gamma: float = Field(gt=0, lt=1)
+    lam: float = Field(ge=0, le=1)
+    clip: float = Field(gt=0)
+    entropy: float = Field(ge=0)
+    target_kl: float = Field(gt=0)
+    actor_rate: Range
+    critic_rate: float = Field(gt=0)
+    gradient_norm: float = Field(gt=0)
+    episode: float = Field(gt=0)
+    anneal_from: float = Field(ge=0, le=1)
+
+
+class TrainingConfig(Strict):
+    name: str = Field(pattern="^[a-z][a-z0-9_]*$")
+    robot: str
+    steps: int = Field(gt=0)
+    control: Control
+    observation: tuple[Term, ...] = Field(min_length=1)
+    gait: Gait
+    symmetry: Symmetry
+    commands: Commands
+    rewards: dict[str, float]
+    shape: Shape
+    fall: Fall
+    randomisation: Randomisation
+    terrain: Terrain
+    network: Network
+    ppo: Ppo
+
+    @model_validator(mode="after")
+    def _known(self) -> "TrainingConfig":
+        from sim2real_deploy.training.rewards import REWARDS
+
+        for name in self.rewards:
+            if name not in REWARDS:
+                raise ValueError(
+                    f"rewards: there is no reward '{name}'; there are: {', '.join(sorted(REWARDS))}"
+                )
+        terms = {term.name for term in self.observation}
+        for name in self.randomisation.noise:
+            if name not in terms:
+                raise ValueError(f"randomisation.noise: '{name}' is not an observation term")
+        return self
+
+
+def load_training(name: str | Path) -> TrainingConfig:
+    """A config by its name in config/training, or by the path of a file of that form."""
+    path = Path(name)
+    if path.suffix != ".yaml":
+        path = paths.config_file(f"training/{name}.yaml")
+    return configfile.load(path, TrainingConfig)

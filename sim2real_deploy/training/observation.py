@@ -1,0 +1,73 @@
+"""The deployed policy's observation, computed for a whole batch, with noise."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.training.config import TrainingConfig
+from sim2real_deploy.training.rewards import Array
+
+
+@dataclass(slots=True)
+class Sight:
+    """What the terms are made of; first axis: environments."""
+
+    turning: Array
+    gravity: Array
+    command: Array
+    q: Array  # from the default pose
+    dq: Array
+    action: Array
+    phase: Array  # of the gait clock, 0 to 1
+
+
+def _clock(sight: Sight) -> Array:
+    angle = 2 * np.pi * sight.phase
+    return np.stack([np.sin(angle), np.cos(angle)], 1)
+
+
+# The same names and meanings as in policy/observations.py; a test holds the two together.
+TERMS: dict[str, Callable[[Sight], Array]] = {
+    "base_ang_vel": lambda sight: sight.turning,
+    "projected_gravity": lambda sight: sight.gravity,
+    "velocity_command": lambda sight: sight.command,
+    "joint_pos_rel": lambda sight: sight.q,
+    "joint_vel": lambda sight: sight.dq,
+    "last_action": lambda sight: sight.action,
+    "gait_phase": _clock,
+}
+
+
+class Observer:
+    def __init__(self, config: TrainingConfig, robot: RobotSpec):
+        joints = len(robot.joints)
+        self._terms: list[Callable[[Sight], Array]] = []
+        scales: list[Array] = []
+        noise: list[Array] = []
+        vector, row = np.zeros((1, 3), np.float32), np.zeros((1, joints), np.float32)
+        nothing = Sight(vector, vector, vector, row, row, row, np.zeros(1, np.float32))
+        for term in config.observation:
+            if term.name not in TERMS or term.history != 1 or term.clip is not None:
+                raise Refusal(
+                    f"observation '{term.name}': training knows {', '.join(TERMS)}, "
+                    "each without history or clip"
+                )
+            size = TERMS[term.name](nothing).shape[1]
+            scale = np.broadcast_to(np.asarray(term.scale, np.float32), size)
+            self._terms.append(TERMS[term.name])
+            scales.append(scale)
+            noise.append(config.randomisation.noise.get(term.name, 0.0) * scale)
+        self._scale = np.concatenate(scales)
+        self._noise = np.concatenate(noise).astype(np.float32)
+        self.size = len(self._scale)
+
+    def values(self, sight: Sight) -> Array:
+        raw = np.concatenate([term(sight) for term in self._terms], 1, dtype=np.float32)
+        return raw * self._scale
+
+    def noisy(self, values: Array, width: float, rng: np.random.Generator) -> Array:
+        noise = rng.uniform(-1, 1, values.shape).astype(np.float32)
+        return values + noise * (width * self._noise)

@@ -1,0 +1,224 @@
+"""Proximal policy optimisation for many environments on a few CPU cores.
+
+The actor sees what the robot will see; the critic also sees what only a simulator knows. Each
+actor minibatch is doubled with its left-right mirror, which halves what there is to learn.
+Workers hold equal copies of the networks and average their gradients.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from sim2real_deploy.training.config import Network, Ppo
+
+LOG_2PI = 1.8378770664093453
+Mirror = Callable[[Tensor], Tensor]
+
+
+def mlp(inputs: int, hidden: tuple[int, ...], outputs: int) -> nn.Sequential:
+    sizes = [inputs, *hidden]
+    layers: list[nn.Module] = []
+    for width, following in pairwise(sizes):
+        layers += [nn.Linear(width, following), nn.ELU()]
+    return nn.Sequential(*layers, nn.Linear(sizes[-1], outputs))
+
+
+class Actor(nn.Module):
+    """A network for the mean action; its spread does not depend on the observation."""
+
+    def __init__(self, observations: int, actions: int, network: Network):
+        super().__init__()
+        self.mean = mlp(observations, network.hidden, actions)
+        last = list(self.mean.parameters())[-2:]
+        with torch.no_grad():  # small first actions: begin near the default pose
+            last[0].mul_(0.1)
+            last[1].zero_()
+        self.log_std = nn.Parameter(torch.full((actions,), network.initial_std).log())
+
+    def sample(self, observation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """An action, its log probability and the mean it was drawn round."""
+        mean: Tensor = self.mean(observation)
+        action = mean + self.log_std.exp() * torch.randn_like(mean)
+        return action, log_probability(action, mean, self.log_std), mean
+
+
+def log_probability(action: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    z = (action - mean) * (-log_std).exp()
+    return -(0.5 * z * z + log_std + 0.5 * LOG_2PI).sum(-1)
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one worker collected: steps x environments, in that order."""
+
+    observation: Tensor
+    privileged: Tensor
+    action: Tensor
+    mean: Tensor
+    log_probability: Tensor
+    value: Tensor
+    reward: Tensor
+    ended: Tensor  # 1 where the episode ended in this step, by a fall or by time
+
+    @classmethod
+    def empty(
+        cls, steps: int, count: int, observations: int, privileged: int, actions: int
+    ) -> "Batch":
+        def zeros(*shape: int) -> Tensor:
+            return torch.zeros(steps, count, *shape)
+
+        return cls(
+            zeros(observations),
+            zeros(privileged),
+            zeros(actions),
+            zeros(actions),
+            zeros(),
+            zeros(),
+            zeros(),
+            zeros(),
+        )
+
+
+def advantages(batch: Batch, last_value: Tensor, gamma: float, lam: float) -> Tensor:
+    """Generalised advantage estimation, backwards in time."""
+    result = torch.zeros_like(batch.reward)
+    following_value, running = last_value, torch.zeros_like(last_value)
+    for step in range(len(batch.reward) - 1, -1, -1):
+        going_on = 1.0 - batch.ended[step]
+        surprise = batch.reward[step] + gamma * going_on * following_value - batch.value[step]
+        running = surprise + gamma * lam * going_on * running
+        result[step] = running
+        following_value = batch.value[step]
+    return result
+
+
+class Learner:
+    """The two networks and how they learn from a batch."""
+
+    def __init__(
+        self,
+        observations: int,
+        privileged: int,
+        actions: int,
+        network: Network,
+        ppo: Ppo,
+        mirror_observation: Mirror | None = None,
+        mirror_action: Mirror | None = None,
+    ):
+        self.ppo = ppo
+        self.actor = Actor(observations, actions, network)
+        self.critic = mlp(privileged, network.hidden, 1)
+        self.rate = min(ppo.critic_rate, ppo.actor_rate[1])
+        self.actor_optimiser = torch.optim.Adam(self.actor.parameters(), self.rate, fused=True)
+        self.critic_optimiser = torch.optim.Adam(
+            self.critic.parameters(), ppo.critic_rate, fused=True
+        )
+        self.mirror_observation = mirror_observation
+        self.mirror_action = mirror_action
+        self.parameters = [*self.actor.parameters(), *self.critic.parameters()]
+
+    def value(self, privileged: Tensor) -> Tensor:
+        value: Tensor = self.critic(privileged).squeeze(-1)
+        return value
+
+    def learn(self, batch: Batch, last_value: Tensor, anneal: float = 1.0) -> dict[str, float]:
+        """Several epochs over one batch. `anneal` scales the learning rates late in a run."""
+        ppo = self.ppo
+        advantage = advantages(batch, last_value, ppo.gamma, ppo.lam)
+        returns = (advantage + batch.value).flatten()
+        advantage = ((advantage - advantage.mean()) / (advantage.std() + 1e-8)).flatten()
+        observation = batch.observation.flatten(0, 1)
+        privileged = batch.privileged.flatten(0, 1)
+        action = batch.action.flatten(0, 1)
+        mean = batch.mean.flatten(0, 1)
+        old_log_std = self.actor.log_std.detach().clone()
+        old = batch.log_probability.flatten()
+        self.critic_optimiser.param_groups[0]["lr"] = ppo.critic_rate * anneal
+        losses = torch.zeros(3)
+        size = len(advantage) // ppo.minibatches
+        for _ in range(ppo.epochs):
+            order = torch.randperm(len(advantage))
+            for start in range(0, size * ppo.minibatches, size):
+                pick = order[start : start + size]
+                policy_loss, kl = self._policy_loss(
+                    observation[pick],
+                    action[pick],
+                    old[pick],
+                    advantage[pick],
+                    mean[pick],
+                    old_log_std,
+                )
+                value_loss = (self.value(privileged[pick]) - returns[pick]).square().mean()
+                entropy = self.actor.log_std.sum()
+                loss = policy_loss + value_loss - ppo.entropy * entropy
+                self.actor_optimiser.zero_grad(set_to_none=True)
+                self.critic_optimiser.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                kl = self._average_gradients(kl)
+                self._adapt_rate(kl, anneal)
+                nn.utils.clip_grad_norm_(self.actor.parameters(), ppo.gradient_norm)
+                nn.utils.clip_grad_norm_(self.critic.parameters(), ppo.gradient_norm)
+                self.actor_optimiser.step()
+                self.critic_optimiser.step()
+                losses += torch.tensor([policy_loss.item(), value_loss.item(), kl])
+        policy_loss, value_loss, kl = (losses / (ppo.epochs * ppo.minibatches)).tolist()
+        return {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "kl": kl,
+            "rate": self.rate,
+            "std": float(self.actor.log_std.detach().exp().mean()),
+        }
+
+    def _policy_loss(
+        self,
+        observation: Tensor,
+        action: Tensor,
+        old: Tensor,
+        advantage: Tensor,
+        old_mean: Tensor,
+        old_log_std: Tensor,
+    ) -> tuple[Tensor, float]:
+        count = len(observation)
+        if self.mirror_observation is not None and self.mirror_action is not None:
+            observation = torch.cat([observation, self.mirror_observation(observation)])
+            action = torch.cat([action, self.mirror_action(action)])
+            old, advantage = old.repeat(2), advantage.repeat(2)
+        mean = self.actor.mean(observation)
+        log_std = self.actor.log_std
+        ratio = (log_probability(action, mean, log_std) - old).exp()
+        clipped = ratio.clamp(1 - self.ppo.clip, 1 + self.ppo.clip)
+        loss = -torch.min(ratio * advantage, clipped * advantage).mean()
+        with torch.no_grad():
+            variance = (2 * log_std).exp()
+            moved = (old_mean - mean[:count]).square()
+            spread = (2 * old_log_std).exp() + moved
+            kl = (log_std - old_log_std + spread / (2 * variance) - 0.5).sum(-1).mean()
+        return loss, float(kl)
+
+    def _average_gradients(self, kl: float) -> float:
+        if not dist.is_initialized():
+            return kl
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        flat = torch.cat([g.flatten() for g in gradients] + [torch.tensor([kl])])
+        dist.all_reduce(flat)
+        flat /= dist.get_world_size()
+        start = 0
+        for gradient in gradients:
+            end = start + gradient.numel()
+            gradient.copy_(flat[start:end].view_as(gradient))
+            start = end
+        return float(flat[-1])
+
+    def _adapt_rate(self, kl: float, anneal: float) -> None:
+        """Keep each update about as large as the target: the step that fits changes in a run."""
+        least, most = self.ppo.actor_rate
+        if kl > 2 * self.ppo.target_kl:
+            self.rate = max(least, self.rate / 1.5)
+        elif kl < self.ppo.target_kl / 2:
+            self.rate = min(most, self.rate * 1.5)
+        self.actor_optimiser.param_groups[0]["lr"] = self.rate * anneal

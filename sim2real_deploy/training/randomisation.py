@@ -1,0 +1,117 @@
+"""What differs from episode to episode: drawn from the config's ranges, put into a MuJoCo model.
+
+How much of each range is in force adapts to how well the policy does (`AdaptiveWidth`).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.training.config import Control, Randomisation, Width
+from sim2real_deploy.twin.floors import FLOOR_GEOM
+from sim2real_deploy.twin.model import BASE
+
+Array = npt.NDArray[np.float64]
+
+# What a value is where nothing is randomised; the ranges of the config are widened from here.
+NOMINAL = {
+    "friction": 0.8,
+    "restitution": 0.0,
+    "payload": 0.0,
+    "link_mass": 1.0,
+    "centre_of_mass": 0.0,
+    "motor_strength": 1.0,
+    "kp": 1.0,
+    "kd": 1.0,
+    "joint_damping": 1.0,
+    "joint_friction": 0.0,
+    "armature": 1.0,
+    "joint_offset": 0.0,
+    "delay": 0.0,
+    "gravity_tilt": 0.0,
+    "push_speed": 0.0,
+}
+CONTACT_TIME = 0.02  # s, MuJoCo's own softness of contacts
+
+
+@dataclass(slots=True)
+class AdaptiveWidth:
+    """Wider when the policy succeeds, narrower when it fails: never too easy, never hopeless."""
+
+    settings: Width
+    value: float
+    finished: float = 0.0
+    survived: float = 0.0
+
+    def count(self, finished: float, survived: float) -> None:
+        self.finished += finished
+        self.survived += survived
+        if self.finished < self.settings.episodes:
+            return
+        success = self.survived / self.finished
+        if success > self.settings.widen_above:
+            self.value = min(1.0, self.value + self.settings.step)
+        elif success < self.settings.narrow_below:
+            self.value = max(self.settings.least, self.value - self.settings.step)
+        self.finished = self.survived = 0.0
+
+
+class Drawn:
+    """The randomised values of every environment, one row each."""
+
+    def __init__(self, count: int, joints: int, bodies: int):
+        wide = {
+            "link_mass": bodies,
+            "centre_of_mass": 3,
+            "joint_damping": joints,
+            "joint_friction": joints,
+            "armature": joints,
+            "joint_offset": joints,
+            "motor_strength": joints,
+            "kp": joints,
+            "kd": joints,
+            "gravity_tilt": 2,
+        }
+        self.values = {
+            name: np.full((count, wide.get(name, 1)), nominal) for name, nominal in NOMINAL.items()
+        }
+
+    def __getitem__(self, name: str) -> Array:
+        return self.values[name]
+
+    def draw(self, who: int, ranges: Randomisation, width: float, rng: np.random.Generator) -> None:
+        for name, values in self.values.items():
+            low, high = getattr(ranges, name)
+            middle = min(max(NOMINAL[name], low), high)
+            values[who] = rng.uniform(
+                middle + width * (low - middle), middle + width * (high - middle), values.shape[1]
+            )
+
+
+def apply(model: Any, plain: Any, data: Any, drawn: Drawn, who: int, control: Control) -> None:
+    """Make `model` differ from the `plain` one by one environment's values."""
+    floor = model.geom(FLOOR_GEOM).id
+    base = model.body(BASE).id
+    dofs = slice(6, None)
+    model.geom_friction[floor, 0] = drawn["friction"][who, 0]
+    model.geom_solref[floor] = CONTACT_TIME, 1.0 - drawn["restitution"][who, 0]
+    scale = drawn["link_mass"][who]
+    model.body_mass[:] = plain.body_mass * scale
+    loaded = model.body_mass[base] + drawn["payload"][who, 0]
+    model.body_inertia[:] = plain.body_inertia * scale[:, None]
+    model.body_inertia[base] *= loaded / model.body_mass[base]
+    model.body_mass[base] = loaded
+    model.body_ipos[base] = plain.body_ipos[base] + drawn["centre_of_mass"][who]
+    model.dof_damping[dofs] = plain.dof_damping[dofs] * drawn["joint_damping"][who]
+    model.dof_armature[dofs] = plain.dof_armature[dofs] * drawn["armature"][who]
+    strength = drawn["motor_strength"][who]
+    model.actuator_gainprm[:, 0] = control.kp * drawn["kp"][who] * strength
+    model.actuator_biasprm[:, 1] = -model.actuator_gainprm[:, 0]
+    model.actuator_biasprm[:, 2] = -control.kd * drawn["kd"][who] * strength
+    model.actuator_forcerange[:] = plain.actuator_forcerange * strength[:, None]
+    roll, pitch = drawn["gravity_tilt"][who]
+    model.opt.gravity[:] = np.array([pitch, -roll, -1.0]) * 9.81
+    mujoco.mj_setConst(model, data)

@@ -1,0 +1,175 @@
+"""Rewards as small named functions of one control step, for all environments at once.
+
+A config names the ones it wants with their weights; what each is for stands in its docstring.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.training.config import TrainingConfig
+
+Array = npt.NDArray[np.float32]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """One control step of every environment. First axis: environments."""
+
+    command: Array  # vx, vy, wz wanted
+    velocity: Array  # of the trunk, in its own frame
+    turning: Array  # of the trunk, in its own frame
+    up: Array  # the world's vertical in the trunk's frame
+    q: Array  # from the default pose
+    sideways: Array  # by joint: 1 where it swings a leg sideways
+    dq: Array
+    ddq: Array
+    torque: Array
+    action: Array
+    last_action: Array
+    action_before: Array
+    contact: Flags  # by foot
+    foot_height: Array  # above the lowest foot
+    foot_speed: Array  # along the ground
+    base_height: Array  # above the lowest foot's sole
+    knee_height: Array  # by leg, the same
+    phase: Array  # by foot: where in its own period the clock stands, 0 to 1
+    standing: Flags  # the command is zero
+    calm: Flags  # ... and the robot hardly moves: all feet are meant to stand
+
+
+Reward = Callable[[Snapshot, TrainingConfig], Array]
+REWARDS: dict[str, Reward] = {}
+
+
+def reward(function: Reward) -> Reward:
+    REWARDS[function.__name__] = function
+    return function
+
+
+def _sum(values: npt.NDArray[Any]) -> Array:
+    """Over feet, legs or joints."""
+    return np.asarray(values.sum(1), np.float32)
+
+
+def stance_wanted(s: Snapshot, config: TrainingConfig) -> Flags:
+    return (s.phase < config.gait.stance) | s.calm[:, None]
+
+
+def _tracking(error: Array, config: TrainingConfig) -> Array:
+    """A bell for precision and a slope for direction: the bell alone teaches marching in place."""
+    bell = np.exp(-np.square(error / config.shape.tracking_width))
+    slope = 1.0 - np.minimum(np.abs(error), config.shape.tracking_reach)
+    return np.asarray(0.5 * bell + 0.5 * slope, np.float32)
+
+
+@reward
+def track_vx(s: Snapshot, config: TrainingConfig) -> Array:
+    return _tracking(s.velocity[:, 0] - s.command[:, 0], config)
+
+
+@reward
+def track_vy(s: Snapshot, config: TrainingConfig) -> Array:
+    return _tracking(s.velocity[:, 1] - s.command[:, 1], config)
+
+
+@reward
+def track_wz(s: Snapshot, config: TrainingConfig) -> Array:
+    return _tracking(s.turning[:, 2] - s.command[:, 2], config)
+
+
+@reward
+def gait(s: Snapshot, config: TrainingConfig) -> Array:
+    """Feet on the ground when the clock says so, and only then."""
+    return np.asarray((s.contact == stance_wanted(s, config)).mean(1), np.float32)
+
+
+@reward
+def alive(s: Snapshot, config: TrainingConfig) -> Array:
+    return np.ones(len(s.command), np.float32)
+
+
+@reward
+def swing_height(s: Snapshot, config: TrainingConfig) -> Array:
+    """How far each swinging foot stays below an arch of the wanted height."""
+    share = np.clip((s.phase - config.gait.stance) / (1 - config.gait.stance), 0, 1)
+    wanted = config.gait.swing_height * np.sin(np.pi * share) * ~s.calm[:, None]
+    return _sum(np.square(np.minimum(s.foot_height - wanted, 0) * (wanted > 0)))
+
+
+@reward
+def vertical_speed(s: Snapshot, config: TrainingConfig) -> Array:
+    return np.square(s.velocity[:, 2])
+
+
+@reward
+def roll_pitch_rate(s: Snapshot, config: TrainingConfig) -> Array:
+    return _sum(np.square(s.turning[:, :2]))
+
+
+@reward
+def tilt(s: Snapshot, config: TrainingConfig) -> Array:
+    return _sum(np.square(s.up[:, :2]))
+
+
+@reward
+def base_height(s: Snapshot, config: TrainingConfig) -> Array:
+    return np.asarray(np.square(s.base_height - config.shape.base_height))
+
+
+@reward
+def knee_clearance(s: Snapshot, config: TrainingConfig) -> Array:
+    """Knees near the ground: without it the robot learns to sit on its hind legs."""
+    low = np.maximum(config.shape.knee_height - s.knee_height, 0) / config.shape.knee_height
+    return _sum(low)
+
+
+@reward
+def torque(s: Snapshot, config: TrainingConfig) -> Array:
+    return _sum(np.square(s.torque))
+
+
+@reward
+def joint_acceleration(s: Snapshot, config: TrainingConfig) -> Array:
+    return _sum(np.square(s.ddq))
+
+
+@reward
+def action_rate(s: Snapshot, config: TrainingConfig) -> Array:
+    return _sum(np.square(s.action - s.last_action))
+
+
+@reward
+def action_jerk(s: Snapshot, config: TrainingConfig) -> Array:
+    return _sum(np.square(s.action - 2 * s.last_action + s.action_before))
+
+
+@reward
+def foot_slip(s: Snapshot, config: TrainingConfig) -> Array:
+    return _sum(np.square(s.foot_speed) * s.contact)
+
+
+@reward
+def hip_pose(s: Snapshot, config: TrainingConfig) -> Array:
+    """Joints that swing the legs sideways (the mirror turns them over) stay near the default."""
+    return _sum(np.square(s.q * s.sideways))
+
+
+@reward
+def pose(s: Snapshot, config: TrainingConfig) -> Array:
+    return _sum(np.square(s.q))
+
+
+@reward
+def standing_still(s: Snapshot, config: TrainingConfig) -> Array:
+    """At zero command and undisturbed: the default pose, without moving."""
+    return _sum(np.abs(s.q) + 0.1 * np.abs(s.dq)) * s.calm
+
+
+@reward
+def power(s: Snapshot, config: TrainingConfig) -> Array:
+    return _sum(np.abs(s.torque * s.dq))

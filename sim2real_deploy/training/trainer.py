@@ -1,0 +1,296 @@
+"""A training run: workers that collect and learn in step, checkpoints, and a log of figures.
+
+Rank 0 is the calling process; it alone decides when to stop, writes files and reports. All
+ranks take the same decisions from the same averaged figures, so nothing else is sent.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from sim2real_deploy import __version__
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.training.config import TrainingConfig
+from sim2real_deploy.training.environment import Environment
+from sim2real_deploy.training.ppo import Batch, Learner
+from sim2real_deploy.training.symmetry import Mirror, joint_mirror, observation_mirror
+
+CHECKPOINT = "checkpoint.pt"
+LOG = "log.jsonl"
+CHECKPOINT_EVERY_S = 60.0
+STATISTICS_MEMORY = 0.99  # of the observation statistics, per iteration
+
+Figures = dict[str, Any]
+Report = Callable[[Figures], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What to train, where it is kept and how far it goes."""
+
+    config: TrainingConfig
+    folder: Path
+    seed: int
+    minutes: float | None = None
+    resume: bool = False
+
+
+def train(run: Run, report: Report) -> Path:
+    """Train to the end (or Ctrl-C) and return the checkpoint; `report` gets each iteration."""
+    checkpoint = run.folder / CHECKPOINT
+    if checkpoint.exists() and not run.resume:
+        raise Refusal(f"{checkpoint}: a run is there already; --resume it, or move it away")
+    if run.resume and not checkpoint.exists():
+        raise Refusal(f"{checkpoint}: there is nothing to resume")
+    run.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as meeting:
+        address = f"file://{meeting}/rendezvous"
+        spawn = multiprocessing.get_context("spawn")
+        others = [
+            spawn.Process(target=_other_rank, args=(run, rank, address), daemon=True)
+            for rank in range(1, run.config.ppo.workers)
+        ]
+        for process in others:
+            process.start()
+        try:
+            _work(run, 0, address, report)
+        finally:
+            for process in others:
+                process.join(20)
+                if process.is_alive():
+                    process.kill()
+    return checkpoint
+
+
+def _other_rank(run: Run, rank: int, address: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _work(run, rank, address, lambda figures: None)
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM end the run after the iteration in hand, with a checkpoint."""
+    asked: list[int] = []
+    names = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(name, lambda number, _: asked.append(number)) for name in names]
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for name, handler in zip(names, before, strict=True):
+            signal.signal(name, handler)
+
+
+def _work(run: Run, rank: int, address: str, report: Report) -> None:
+    torch.set_num_threads(1)
+    workers = run.config.ppo.workers
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=workers)
+    try:
+        worker = Worker(run, rank)
+        if rank == 0:
+            with _asked_to_stop() as stop:
+                worker.loop(report, stop)
+        else:
+            worker.loop(report, lambda: False)
+    finally:
+        dist.destroy_process_group()
+
+
+def _torch_mirror(mirror: Mirror) -> Callable[[torch.Tensor], torch.Tensor]:
+    source, signs = torch.from_numpy(mirror.source), torch.from_numpy(mirror.signs)
+    return lambda values: values[..., source] * signs
+
+
+def make_learner(config: TrainingConfig, environment: Environment) -> Learner:
+    observation, privileged = environment.start()
+    joints = joint_mirror(environment.robot, config.symmetry)
+    return Learner(
+        observation.shape[1],
+        privileged.shape[1],
+        len(environment.robot.joints),
+        config.network,
+        config.ppo,
+        _torch_mirror(observation_mirror(config.observation, joints)),
+        _torch_mirror(joints),
+    )
+
+
+class Worker:
+    """One rank: its environments, its copy of the networks."""
+
+    def __init__(self, run: Run, rank: int):
+        self.run, self.rank, self.config = run, rank, run.config
+        ppo = self.config.ppo
+        torch.manual_seed(run.seed)  # equal networks everywhere ...
+        robot = load_robot(self.config.robot)
+        seed = run.seed * 1000 + rank  # ... unequal experience
+        self.environment = Environment(self.config, robot, ppo.environments, seed)
+        self.learner = make_learner(self.config, self.environment)
+        torch.manual_seed(seed)
+        self.steps = self.iteration = 0
+        self.seconds = 0.0  # of earlier sessions of this run
+        self.observation, self.privileged = map(torch.from_numpy, self.environment.start())
+        sizes = self.observation.shape[1], self.privileged.shape[1], len(robot.joints)
+        self.batch = Batch.empty(ppo.steps, ppo.environments, *sizes)
+        self.moments = torch.zeros(2, self.observation.shape[1])  # of the observation
+        if run.resume:
+            self._load(run.folder / CHECKPOINT)
+
+    def loop(self, report: Report, stop: Callable[[], bool]) -> None:
+        begun = saved = time.monotonic()
+        limit = self.run.minutes * 60 if self.run.minutes else float("inf")
+        before = self.seconds
+        done = 0.0
+        while done < 1.0:
+            anneal_from = self.config.ppo.anneal_from
+            late = max(0.0, done - anneal_from) / max(1e-9, 1.0 - anneal_from)
+            started = time.monotonic()
+            last_value = self._collect()
+            collected = time.monotonic()
+            figures: Figures = self.learner.learn(self.batch, last_value, 1.0 - 0.9 * late)
+            now = time.monotonic()
+            self.iteration += 1
+            self.steps += self.config.ppo.workers * self.batch.reward.numel()
+            self.seconds = before + now - begun
+            done = max(self.steps / self.config.steps, (now - begun) / limit)
+            done = self._agree(figures, 1.0 if stop() else done)
+            figures |= {
+                "done": done,
+                "steps": self.steps,
+                "seconds": self.seconds,
+                "collect_rate": self.batch.reward.numel() / (collected - started),
+                "rate_all": self.config.ppo.workers * self.batch.reward.numel() / (now - started),
+            }
+            if self.rank == 0:
+                with (self.run.folder / LOG).open("a", encoding="utf-8") as log:
+                    log.write(json.dumps(figures) + "\n")
+                report(figures)
+                if done >= 1.0 or now - saved > CHECKPOINT_EVERY_S:
+                    self._save(self.run.folder / CHECKPOINT)
+                    saved = now
+
+    def _collect(self) -> torch.Tensor:
+        batch, learner = self.batch, self.learner
+        with torch.inference_mode():
+            for step in range(self.config.ppo.steps):
+                action, log_probability, mean = learner.actor.sample(self.observation)
+                value = learner.value(self.privileged)
+                batch.observation[step] = self.observation
+                batch.privileged[step] = self.privileged
+                batch.action[step] = action
+                batch.mean[step] = mean
+                batch.log_probability[step] = log_probability
+                batch.value[step] = value
+                outcome = self.environment.step(action.numpy())
+                # An episode cut short by time would have gone on: its future is worth `value`.
+                late = torch.from_numpy(outcome.timed_out) * self.config.ppo.gamma * value
+                batch.reward[step] = torch.from_numpy(outcome.reward) + late
+                batch.ended[step] = torch.from_numpy(outcome.fell | outcome.timed_out)
+                self.observation = torch.from_numpy(outcome.observation)
+                self.privileged = torch.from_numpy(outcome.privileged)
+            return learner.value(self.privileged)
+
+    def _agree(self, figures: Figures, done: float) -> float:
+        """Average the ranks' figures, and let rank 0 say how much of the run is done."""
+        environment = self.environment
+        names = [*environment.sums, *environment.reward_sums]
+        sums = torch.tensor(
+            [
+                *environment.sums.values(),
+                *environment.reward_sums.values(),
+                environment.terrain.mean_level / self.config.ppo.workers,
+                done if self.rank == 0 else 0.0,
+            ],
+            dtype=torch.float64,
+        )
+        dist.all_reduce(sums)
+        total = dict(zip(names, sums.tolist(), strict=False))
+        for sums_of_rank in (environment.sums, environment.reward_sums):
+            for name in sums_of_rank:
+                sums_of_rank[name] = 0.0
+        environment.width.count(total["finished"], total["finished"] - total["fell"])
+        finished = max(total["finished"], 1.0)
+        flat = self.batch.observation.flatten(0, 1)
+        now = torch.stack([flat.mean(0), flat.square().mean(0)])
+        memory = min(STATISTICS_MEMORY, 1.0 - 1.0 / self.iteration)
+        self.moments = memory * self.moments + (1 - memory) * now
+        figures |= {
+            "episodes": total["finished"],
+            "fell": total["fell"],
+            "episode_s": total["length"] / finished / self.config.control.rate_hz,
+            "error_v": total["error_v"] / total["steps"],
+            "error_w": total["error_w"] / total["steps"],
+            "width": environment.width.value,
+            "terrain": float(sums[-2]),
+            "rewards": {name: total[name] / total["steps"] for name in environment.reward_sums},
+            "reward": sum(total[name] for name in environment.reward_sums) / total["steps"],
+        }
+        return float(sums[-1])
+
+    def _save(self, path: Path) -> None:
+        learner = self.learner
+        content = {
+            "config": self.config.model_dump(mode="json"),
+            "seed": self.run.seed,
+            "steps": self.steps,
+            "iteration": self.iteration,
+            "seconds": self.seconds,
+            "actor": learner.actor.state_dict(),
+            "critic": learner.critic.state_dict(),
+            "actor_optimiser": learner.actor_optimiser.state_dict(),
+            "critic_optimiser": learner.critic_optimiser.state_dict(),
+            "rate": learner.rate,
+            "width": self.environment.width.value,
+            "terrain": self.environment.terrain.level.tolist(),
+            "moments": self.moments,
+            "versions": versions(),
+        }
+        partial = path.with_suffix(".partial")
+        torch.save(content, partial)
+        os.replace(partial, path)
+
+    def _load(self, path: Path) -> None:
+        content = load_checkpoint(path)
+        learner = self.learner
+        learner.actor.load_state_dict(content["actor"])
+        learner.critic.load_state_dict(content["critic"])
+        learner.actor_optimiser.load_state_dict(content["actor_optimiser"])
+        learner.critic_optimiser.load_state_dict(content["critic_optimiser"])
+        learner.rate = content["rate"]
+        self.steps, self.iteration = content["steps"], content["iteration"]
+        self.seconds, self.moments = content["seconds"], content["moments"]
+        self.environment.width.value = content["width"]
+        self.environment.terrain.level[:] = content["terrain"]
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = torch.load(path, weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError) as error:
+        raise Refusal(f"{path}: not a checkpoint we can read: {error}") from None
+    return content
+
+
+def versions() -> dict[str, str]:
+    return {
+        "sim2real_deploy": __version__,
+        "python": sys.version.split()[0],
+        "torch": torch.__version__.split("+")[0],
+        "mujoco": mujoco.__version__,
+        "numpy": np.__version__,
+    }
