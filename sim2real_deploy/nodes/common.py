@@ -1,0 +1,157 @@
+"""What every node process shares: parameters from a table, one way to start, spin and stop.
+
+Signals are taken by a thread of their own, so a Ctrl-C reaches the control loop at once and not
+when the executor next wakes up.
+"""
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import rclpy
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.signals import SignalHandlerOptions
+
+from sim2real_deploy.errors import Refusal
+
+LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+SENSOR = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One ROS parameter: its default gives the type, `bounds` the range it is held to."""
+
+    name: str
+    default: bool | int | float | str
+    description: str
+    bounds: tuple[float, float] | None = None
+    choices: tuple[str, ...] = ()
+    read_only: bool = True
+
+    def descriptor(self) -> ParameterDescriptor:
+        descriptor = ParameterDescriptor(description=self.description, read_only=self.read_only)
+        if self.choices:
+            descriptor.additional_constraints = "one of: " + ", ".join(self.choices)
+        if self.bounds is not None:
+            low, high = self.bounds
+            if isinstance(self.default, float):
+                descriptor.floating_point_range = [
+                    FloatingPointRange(from_value=float(low), to_value=float(high))
+                ]
+            else:
+                descriptor.integer_range = [
+                    IntegerRange(from_value=int(low), to_value=int(high), step=1)
+                ]
+        return descriptor
+
+
+ROBOT = Parameter("robot", "go2", "Robot by its name in config/robots, or a file of that form.")
+INTERFACE = Parameter("interface", "lo", "Network interface of the robot's DDS; never guessed.")
+DOMAIN = Parameter("domain", 0, "DDS domain of the robot's own bus (0 on the robot).", (0, 232))
+WIRE = (ROBOT, INTERFACE, DOMAIN)
+
+
+def declare(node: Node, parameters: Iterable[Parameter]) -> dict[str, Any]:
+    """Declare each parameter and return the values in force; a bad override is a Refusal."""
+    values: dict[str, Any] = {}
+    for parameter in parameters:
+        try:
+            value: Any = node.declare_parameter(
+                parameter.name, parameter.default, parameter.descriptor()
+            ).value
+        except (InvalidParameterTypeException, InvalidParameterValueException) as error:
+            raise Refusal(f"{node.get_name()}: parameter '{parameter.name}': {error}") from None
+        if parameter.choices and value not in parameter.choices:
+            raise Refusal(
+                f"{node.get_name()}: parameter '{parameter.name}' is '{value}'; "
+                f"it is one of: {', '.join(parameter.choices)}"
+            )
+        values[parameter.name] = value
+    return values
+
+
+class Stop:
+    """A process-wide wish to end, with the exit code; any thread may ask, the first one counts."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.exit_code = 0
+        self._wake: list[Callable[[], None]] = []
+
+    def on_request(self, action: Callable[[], None]) -> None:
+        """Also call this, in the asking thread, when the end is asked for."""
+        self._wake.append(action)
+
+    def request(self, exit_code: int = 0) -> None:
+        if not self.event.is_set():
+            self.exit_code = exit_code
+            self.event.set()
+            for action in self._wake:
+                action()
+
+
+def run(build: Callable[[Stop], Sequence[Node]]) -> NoReturn:
+    """Run one node process: build the nodes, spin, and on the way out close them in reverse.
+
+    A node's `close()` is where it leaves the world in order (control damps there) and is called
+    however the process ends, an exception in a callback included.
+    """
+    stop = Stop()
+    _watch_signals(stop)
+    try:
+        rclpy.init(args=sys.argv, signal_handler_options=SignalHandlerOptions.NO)
+    except RuntimeError as error:
+        sys.exit(f"the ROS arguments cannot be read: {error}")
+    nodes: Sequence[Node] = ()
+    try:
+        nodes = build(stop)
+        executor = SingleThreadedExecutor()
+        stop.on_request(executor.wake)
+        for node in nodes:
+            executor.add_node(node)
+        while not stop.event.is_set():
+            executor.spin_once(timeout_sec=0.5)
+    except Refusal as refusal:
+        print(refusal, file=sys.stderr, flush=True)
+        stop.exit_code = 2
+    finally:
+        for node in reversed(nodes):
+            close = getattr(node, "close", None)
+            if close is not None:
+                close()
+            node.destroy_node()
+        rclpy.try_shutdown()
+    sys.exit(stop.exit_code)
+
+
+def _watch_signals(stop: Stop) -> None:
+    """Turn signals into a stop request in a thread that waits for nothing else.
+
+    Python runs its handlers in the main thread, which may sit in the executor; the wake-up
+    descriptor is written the moment the signal arrives, whichever thread it hits.
+    """
+    read_end, write_end = socket.socketpair()
+    write_end.setblocking(False)
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda *_: None)
+    signal.set_wakeup_fd(write_end.fileno(), warn_on_full_buffer=False)
+
+    def watch() -> None:
+        with write_end:
+            read_end.recv(1)
+            stop.request()
+            read_end.recv(1)  # asked twice: something hangs on the way out
+            os._exit(1)
+
+    threading.Thread(target=watch, name="signals", daemon=True).start()
