@@ -86,6 +86,7 @@ class Layout:
 
     def __init__(self, type_name: str, members: tuple[Member, ...]) -> None:
         self.type_name = type_name
+        self.members = members
         cdr, cdr_end = _place(members, 0, c_struct=False)
         struct, struct_end = _place(members, 0, c_struct=True)
         self.size = HEADER + cdr_end

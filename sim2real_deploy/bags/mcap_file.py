@@ -1,0 +1,171 @@
+"""One .mcap file, read straight from its bytes: fast enough for hours, and however it ended.
+
+The mcap package's own reader makes an object per message and needs the index at the end of the
+file; a bag of a crashed run has no end. What is whole in the file is read, what is torn is named.
+"""
+
+import mmap
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+
+import zstandard
+from mcap.data_stream import ReadDataStream
+from mcap.opcode import Opcode
+from mcap.records import Attachment, Channel, Metadata, Schema
+
+from sim2real_deploy.bags.topic import Message, Qos, Topic
+from sim2real_deploy.errors import Refusal
+
+MAGIC = b"\x89MCAP0\r\n"
+_HEAD = struct.Struct("<BQ")  # opcode, length
+_MESSAGE = struct.Struct("<BQHIQQ")  # opcode, length, channel, sequence, log time, publish time
+_CHUNK = struct.Struct("<QQQII")  # start, end, size, CRC, length of the compression's name
+
+
+@dataclass(slots=True)
+class Contents:
+    """What a first pass over the file's outer records finds."""
+
+    topics: dict[int, Topic] = field(default_factory=dict)  # by channel id
+    chunks: list[int] = field(default_factory=list)  # offsets
+    metadata: dict[str, dict[str, str]] = field(default_factory=dict)
+    attachments: dict[str, bytes] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    complete: bool = False
+
+
+class McapFile:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as stream:
+                size = stream.seek(0, 2)
+                if size < len(MAGIC):
+                    raise Refusal(f"{path}: is empty ({size} bytes): nothing was recorded")
+                self._bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise Refusal(f"{path}: cannot be read: {error.strerror}") from None
+        if self._bytes[: len(MAGIC)] != MAGIC:
+            raise Refusal(f"{path}: is not an MCAP file (its first bytes are wrong)")
+        self._schemas: dict[int, Schema] = {}
+        self.contents = Contents()
+        self._scan()
+
+    def messages(self, names: frozenset[str] | None = None) -> Iterator[list[Message]]:
+        """The messages of these topics (None: all), one list per chunk, in the file's order."""
+        for offset in self.contents.chunks:
+            data = self._chunk(offset)
+            if data is not None:
+                yield self._messages_of(data, names)
+
+    def _scan(self) -> None:
+        found, size, at = self.contents, len(self._bytes), len(MAGIC)
+        while at + _HEAD.size <= size:
+            opcode, length = _HEAD.unpack_from(self._bytes, at)
+            body, after = at + _HEAD.size, at + _HEAD.size + length
+            if after > size or opcode == 0:
+                break
+            if opcode == Opcode.CHUNK:
+                found.chunks.append(at)
+            elif opcode == Opcode.FOOTER:
+                found.complete = True
+                break
+            elif opcode == Opcode.METADATA:
+                record = Metadata.read(self._stream(body, after))
+                found.metadata[record.name] = record.metadata
+            elif opcode == Opcode.ATTACHMENT:
+                attachment = Attachment.read(self._stream(body, after))
+                found.attachments[attachment.name] = attachment.data
+            else:
+                self._describe(opcode, self._bytes, body, after)
+            at = after
+        if not found.complete:
+            found.problems.append(
+                f"{self.path.name}: ends in the middle (the recorder was killed or the file cut); "
+                f"read up to byte {at} of {size}"
+            )
+            for offset in found.chunks:  # channels are repeated only at the end, which is missing
+                data = self._chunk(offset)
+                if data is not None:
+                    self._messages_of(data, frozenset())
+
+    def _describe(self, opcode: int, data: bytes | mmap.mmap, body: int, after: int) -> None:
+        """Schemas and channels stand in chunks and again in the summary."""
+        if opcode == Opcode.SCHEMA:
+            schema = Schema.read(ReadDataStream(BytesIO(data[body:after])))
+            self._schemas[schema.id] = schema
+        elif opcode == Opcode.CHANNEL:
+            channel = Channel.read(ReadDataStream(BytesIO(data[body:after])))
+            known = self._schemas.get(channel.schema_id)
+            if known is not None and channel.id not in self.contents.topics:
+                self.contents.topics[channel.id] = _topic(channel, known)
+
+    def _stream(self, start: int, end: int) -> ReadDataStream:
+        return ReadDataStream(BytesIO(self._bytes[start:end]))
+
+    def _chunk(self, offset: int) -> bytes | None:
+        """A chunk's records, or None (and a note) where it is damaged."""
+        at = offset + _HEAD.size
+        _, _, size, crc, name_length = _CHUNK.unpack_from(self._bytes, at)
+        at += _CHUNK.size
+        compression = self._bytes[at : at + name_length].decode("ascii", "replace")
+        at += name_length
+        (length,) = struct.unpack_from("<Q", self._bytes, at)
+        packed = self._bytes[at + 8 : at + 8 + length]
+        try:
+            data = self._unpack(compression, packed, size)
+        except zstandard.ZstdError:
+            data = None
+        if data is None or (crc and zlib.crc32(data) != crc):
+            note = f"{self.path.name}: the chunk at byte {offset} is damaged and left out"
+            if note not in self.contents.problems:
+                self.contents.problems.append(note)
+            return None
+        return data
+
+    def _unpack(self, compression: str, packed: bytes, size: int) -> bytes:
+        if compression == "zstd":
+            return zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
+        if compression == "":
+            return packed
+        raise Refusal(
+            f"{self.path}: is compressed with '{compression}', which is not read here; "
+            "convert it first: `mcap compress --compression zstd`"
+        )
+
+    def _messages_of(self, data: bytes, names: frozenset[str] | None) -> list[Message]:
+        messages: list[Message] = []
+        topics = self.contents.topics
+        at, size = 0, len(data)
+        while at < size:
+            if data[at] == Opcode.MESSAGE:
+                _, length, channel, sequence, log_ns, publish_ns = _MESSAGE.unpack_from(data, at)
+                after = at + _HEAD.size + length
+                topic = topics.get(channel)
+                if topic is not None and (names is None or topic.name in names):
+                    body = data[at + _MESSAGE.size : after]
+                    messages.append(Message(log_ns, topic.name, publish_ns, sequence, body))
+            else:
+                opcode, length = _HEAD.unpack_from(data, at)
+                after = at + _HEAD.size + length
+                self._describe(opcode, data, at + _HEAD.size, after)
+            at = after
+        return messages
+
+
+def _topic(channel: Channel, schema: Schema) -> Topic:
+    qos = channel.metadata.get("offered_qos_profiles", "")
+    return Topic(
+        channel.topic,
+        schema.name,
+        schema.data.decode("utf-8", "replace"),
+        Qos(
+            "best_effort" if "best_effort" in qos else "reliable",
+            "transient_local" if "transient_local" in qos else "volatile",
+        ),
+        channel.metadata.get("topic_type_hash", ""),
+    )

@@ -1,0 +1,99 @@
+"""Bag: a recorded run, read from a rosbag2 directory or a single .mcap file."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from sim2real_deploy.bags.mcap_file import McapFile
+from sim2real_deploy.bags.topic import Message, Topic
+from sim2real_deploy.bags.writer import INFORMATION
+from sim2real_deploy.errors import Refusal
+
+
+class Bag:
+    """Reads what is there: a truncated tail or a missing metadata.yaml is noted, not fatal."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._files = [McapFile(file) for file in _find_files(path)]
+        contents = [file.contents for file in self._files]
+        self.topics: dict[str, Topic] = {
+            topic.name: topic for found in contents for topic in found.topics.values()
+        }
+        self.metadata: dict[str, dict[str, str]] = {}
+        self.attachments: dict[str, bytes] = {}
+        for found in contents:
+            self.metadata.update(found.metadata)
+            self.attachments.update(found.attachments)
+        if not self.topics:
+            raise Refusal(f"{path}: holds no messages: nothing was recorded into it")
+
+    @property
+    def information(self) -> dict[str, str]:
+        """What the recorder said of the run: robot, stage, policy, versions, host."""
+        return self.metadata.get(INFORMATION, {})
+
+    @property
+    def complete(self) -> bool:
+        """The recorder closed it in order."""
+        return all(file.contents.complete for file in self._files)
+
+    @property
+    def problems(self) -> list[str]:
+        return [problem for file in self._files for problem in file.contents.problems]
+
+    def find(self, name: str) -> Topic | None:
+        """A topic by its relative name, whatever namespace the run was in."""
+        matches = [
+            topic
+            for full, topic in self.topics.items()
+            if full == f"/{name}" or full.endswith(f"/{name}")
+        ]
+        if len(matches) > 1:
+            full_names = ", ".join(topic.name for topic in matches)
+            raise Refusal(f"{self.path}: holds more than one robot's '{name}': {full_names}")
+        return matches[0] if matches else None
+
+    def require(self, name: str) -> Topic:
+        topic = self.find(name)
+        if topic is None:
+            raise Refusal(
+                f"{self.path}: has no topic '{name}': not a bag of this stack's recorder; "
+                f"it holds: {', '.join(sorted(self.topics))}"
+            )
+        return topic
+
+    def chunks(self, topics: Iterable[Topic] | None = None) -> Iterator[list[Message]]:
+        """Messages chunk by chunk, each chunk in time order: memory stays small."""
+        names = None if topics is None else frozenset(topic.name for topic in topics)
+        for file in self._files:
+            for messages in file.messages(names):
+                messages.sort(key=lambda message: message.log_ns)
+                yield messages
+
+    def messages(self, topics: Iterable[Topic] | None = None) -> Iterator[Message]:
+        for chunk in self.chunks(topics):
+            yield from chunk
+
+
+def _find_files(path: Path) -> list[Path]:
+    if path.is_file():
+        if path.suffix == ".mcap":
+            return [path]
+        raise Refusal(f"{path}: is neither a bag directory nor an .mcap file")
+    if not path.is_dir():
+        raise Refusal(f"{path}: there is no such bag")
+    files = sorted(path.glob("*.mcap"), key=_file_number)
+    if files:
+        return files
+    if any(path.glob("*.db3")):
+        raise Refusal(
+            f"{path}: is stored as sqlite3; convert it first: "
+            "`ros2 bag convert` or `rosbags-convert --dst-storage mcap`"
+        )
+    raise Refusal(f"{path}: holds no .mcap file: not a bag")
+
+
+def _file_number(path: Path) -> tuple[int, str]:
+    number = re.search(r"_(\d+)$", path.stem)
+    return (int(number[1]) if number else 0, path.name)

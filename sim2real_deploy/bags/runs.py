@@ -1,0 +1,56 @@
+"""The folder of recorded runs: names, pins, and the quota that deletes the oldest."""
+
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+PIN = "PINNED"
+
+
+def new_run(root: Path, label: str) -> Path:
+    """A directory name for a run that starts now; it sorts by time and is not there yet."""
+    stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    path = root / f"{stamp}_{label}"
+    number = 2
+    while path.exists():
+        path = root / f"{stamp}_{label}_{number}"
+        number += 1
+    return path
+
+
+def pin(run: Path, reason: str) -> None:
+    """Keep this run whatever the quota says; the file says why."""
+    with (run / PIN).open("a", encoding="utf-8") as stream:
+        stream.write(reason.rstrip() + "\n")
+
+
+def size_of(run: Path) -> int:
+    total = 0
+    for file in run.rglob("*"):
+        try:
+            total += file.stat().st_size
+        except FileNotFoundError:  # deleted meanwhile: a ring turning, a quota elsewhere
+            continue
+    return total
+
+
+def enforce_quota(root: Path, quota_bytes: int, current: Path) -> list[Path]:
+    """Delete the oldest unpinned runs until the folder fits; never the current one.
+
+    Only bag directories are ever touched: a folder someone put here by mistake stays.
+    """
+    runs = sorted(
+        path for path in root.iterdir() if path.is_dir() and (path / "metadata.yaml").is_file()
+    )
+    sizes = {run: size_of(run) for run in runs}
+    total = sum(sizes.values())
+    deleted: list[Path] = []
+    for run in runs:
+        if total <= quota_bytes:
+            break
+        if run == current or (run / PIN).exists():
+            continue
+        shutil.rmtree(run, ignore_errors=True)
+        total -= sizes[run]
+        deleted.append(run)
+    return deleted
