@@ -19,6 +19,7 @@ _held: list[IO[str]] = []
 DATA = Path(__file__).parent / "data" / "wire"
 
 
+@cache
 def free_domain() -> int:
     """A DDS domain that no other run of these tests has: held by a file lock until we end.
 

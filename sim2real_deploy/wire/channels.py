@@ -10,7 +10,6 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from types import SimpleNamespace
@@ -100,28 +99,41 @@ def _announced_type(type_name: str, kind: Kind) -> Any:
 
 
 class _Domains:
-    """The domains of this process: each is configured once, for one interface."""
+    """The domains of this process: each is configured for one interface while anyone uses it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: dict[int, tuple[str, Domain]] = {}
+        self._open: dict[int, tuple[str, Domain, list[object]]] = {}
 
-    def ensure(self, number: int, interface: str) -> None:
+    def join(self, number: int, interface: str, user: object) -> None:
         with self._lock:
             if number not in self._open:
-                config = _CONFIG.format(interface=interface)
-                try:
-                    self._open[number] = (interface, Domain(number, config))
-                except DDSException as error:
-                    raise Refusal(
-                        f"DDS domain {number} on '{interface}' cannot be opened: {error}; is the "
-                        "interface up, with an address, and the domain id between 0 and 230?"
-                    ) from None
-            elif self._open[number][0] != interface:
+                self._open[number] = (interface, _domain(number, interface), [])
+            used, _, users = self._open[number]
+            if used != interface:
                 raise Refusal(
-                    f"DDS domain {number} is already open on '{self._open[number][0]}' in this "
-                    f"process; it cannot be opened on '{interface}' too"
+                    f"DDS domain {number} is already open on '{used}' in this process; "
+                    f"it cannot be opened on '{interface}' too"
                 )
+            users.append(user)
+
+    def leave(self, number: int, user: object) -> None:
+        with self._lock:
+            _, domain, users = self._open[number]
+            users.remove(user)
+            if not users:
+                domain._delete(domain._ref)
+                del self._open[number]
+
+
+def _domain(number: int, interface: str) -> Domain:
+    try:
+        return Domain(number, _CONFIG.format(interface=interface))
+    except DDSException as error:
+        raise Refusal(
+            f"DDS domain {number} on '{interface}' cannot be opened: {error}; is the interface "
+            "up, with an address, and the domain id between 0 and 230?"
+        ) from None
 
 
 _domains = _Domains()
@@ -188,18 +200,20 @@ class Participant:
     def __init__(self, domain: int, interface: str, name: str = "") -> None:
         check_middleware()
         check_interface(interface)
-        _domains.ensure(domain, interface)
+        self._domain = domain
+        _domains.join(domain, interface, self)
         self._participant = DomainParticipant(domain, Qos(Policy.EntityName(name)))
         self._key = self._participant.get_guid()
         self._publications = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication)
         self._people = BuiltinDataReader(self._participant, BuiltinTopicDcpsParticipant)
-        self._closing: list[Callable[[], None]] = []
+        self._readers: list[RawReader] = []
+        self._open = True
 
     def reader(
         self, topic: str, type_name: str, kind: Kind = "robot", depth: int = _BATCH
     ) -> RawReader:
         reader = RawReader(self._participant, self._topic(topic, type_name, kind), depth)
-        self._closing.append(reader.close)
+        self._readers.append(reader)
         return reader
 
     def writer(self, topic: str, type_name: str, kind: Kind = "robot") -> RawWriter:
@@ -223,9 +237,13 @@ class Participant:
         return tuple(_writer(str(key), qos.get(key)) for key in sorted(others))
 
     def close(self) -> None:
-        for close in self._closing:
-            close()
-        self._participant._delete(self._participant._ref)
+        """Leave the domain; readers fall silent. Harmless when done already."""
+        if self._open:
+            self._open = False
+            for reader in self._readers:
+                reader.close()
+            self._participant._delete(self._participant._ref)
+            _domains.leave(self._domain, self)
 
 
 def _writer(participant: str, qos: Qos | None) -> Writer:

@@ -5,6 +5,7 @@ over the C struct with its padding. Both placements follow from the declaration,
 one to the other is computed once and a checksum is a single gather.
 """
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -88,18 +89,50 @@ class Layout:
         self.type_name = type_name
         self.members = members
         cdr, cdr_end = _place(members, 0, c_struct=False)
-        struct, struct_end = _place(members, 0, c_struct=True)
+        padded_leaves, struct_end = _place(members, 0, c_struct=True)
         self.size = HEADER + cdr_end
         self.irregular: dict[str, npt.NDArray[np.intp]] = {}
         self.dtype = self._dtype(cdr)
         # Byte 0 of a sample is always zero: padding is read from there.
         gather = np.zeros(struct_end, np.intp)
-        for packed, padded in zip(cdr, struct, strict=True):
+        for packed, padded in zip(cdr, padded_leaves, strict=True):
             gather[padded.offset : padded.offset + padded.size] = np.arange(
                 HEADER + packed.offset, HEADER + packed.offset + packed.size
             )
         # The checksum's own word is left out, and the vendor feeds each word high byte first.
         self.crc_gather = gather[:-4].reshape(-1, 4)[:, ::-1].ravel().copy()
+
+    def span(self, path: str) -> slice:
+        """The bytes of a plain field in a sample."""
+        dtype, offset = self._field(self.dtype, path)
+        return slice(offset, offset + dtype.itemsize)
+
+    def floats(self, path: str, count: int = 0) -> slice:
+        """Where a float field lies in a sample seen as float32; with a count, the member of a
+        struct array's first elements ("motor_state.q")."""
+        if not count:
+            span = self.span(path)
+            return slice(span.start // 4, span.stop // 4)
+        array, member = path.split(".")
+        elements, base = self._field(self.dtype, array)
+        _, offset = self._field(elements.base, member)
+        first, step = (base + offset) // 4, elements.base.itemsize // 4
+        return slice(first, first + step * count, step)
+
+    def scalars(self, *paths: str) -> struct.Struct:
+        """Reads single values, named in the order they lie in, out of a sample at one go."""
+        form, at = "<", 0
+        for path in paths:
+            dtype, offset = self._field(self.dtype, path)
+            form += f"{offset - at}x{dtype.char}"
+            at = offset + dtype.itemsize
+        return struct.Struct(form)
+
+    @staticmethod
+    def _field(dtype: np.dtype[np.void], name: str) -> tuple[np.dtype[np.void], int]:
+        assert dtype.fields is not None
+        found = dtype.fields[name]
+        return found[0], found[1]
 
     def _dtype(self, leaves: list[_Leaf]) -> np.dtype[np.void]:
         placed = [(leaf.path, leaf.format, HEADER + leaf.offset) for leaf in leaves]

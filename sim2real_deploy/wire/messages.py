@@ -156,7 +156,7 @@ class Family:
 
     state: Layout
     command: Layout
-    command_constants: dict[str, object] = field(default_factory=dict)
+    constants: dict[str, object] = field(default_factory=dict)  # what both messages begin with
     unused_mode: int = 0  # motor mode in the slots the robot has no joint for
     unused_q: float = 0.0
     unused_dq: float = 0.0
@@ -167,7 +167,7 @@ FAMILIES = {
     "go": Family(
         state=GO_LOW_STATE,
         command=GO_LOW_CMD,
-        command_constants={"head": (0xFE, 0xEF), "level_flag": 0xFF},
+        constants={"head": (0xFE, 0xEF), "level_flag": 0xFF},
         unused_mode=1,
         unused_q=2.146e9,  # "no position", "no velocity" to the motor boards
         unused_dq=16000.0,
