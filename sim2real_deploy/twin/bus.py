@@ -15,13 +15,16 @@ class MessageBus:
         self._rng = rng
         self._under_way: deque[tuple[int, bytes]] = deque()
         self._perfect = bus == Bus()
+        self._chances: list[list[float]] = []  # drawn many at a time
 
     def put(self, message: bytes, now_ns: int) -> None:
         bus = self._bus
         due = now_ns
         copies = 1
         if not self._perfect:
-            loss, duplication, jitter = self._rng.random(3)
+            if not self._chances:
+                self._chances = self._rng.random((256, 3)).tolist()
+            loss, duplication, jitter = self._chances.pop()
             if loss < bus.loss:
                 return
             copies += duplication < bus.duplication

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.battery import Battery
 from sim2real_deploy.twin.boards import Boards
 from sim2real_deploy.twin.bus import MessageBus
@@ -20,16 +20,16 @@ from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.disturbances import Disturbances, Push, Slip
 from sim2real_deploy.twin.faults import Fault, Faults
 from sim2real_deploy.twin.floors import FLOOR_GEOM, Floor
+from sim2real_deploy.twin.message import StateMessage
 from sim2real_deploy.twin.model import BASE, build_model
 from sim2real_deploy.twin.motors import Motors
 from sim2real_deploy.twin.sensors import Encoders, Imu
 from sim2real_deploy.twin.sport import SportMode
 from sim2real_deploy.wire import remote
-from sim2real_deploy.wire.codec import StateEncoder
 
 Vector = npt.NDArray[np.float64]
 
-_SLOW_EVERY = 5  # wire periods between two updates of heat and battery
+_SLOW_EVERY = 10  # wire periods between two updates of heat and battery
 _SETTLE_STEPS = 600  # physics steps to come to rest lying down
 _FREE = 7  # coordinates of the free joint
 
@@ -59,7 +59,7 @@ class TwinRobot:
         imperfections: Imperfections | None = None,
         *,
         seed: int = 0,
-        timestep: float = 0.002,
+        timestep: float = 0.001,
         sport_mode: bool = False,
     ) -> None:
         self.robot = robot
@@ -76,22 +76,23 @@ class TwinRobot:
         floor_geoms = np.array([i for i, n in enumerate(names) if n.startswith(FLOOR_GEOM)])
         self.disturbances = Disturbances(self.model, self.data, base, floor_geoms)
         self._geom_names = names
-        self._found = self._lie_down()
-        self._encoder = StateEncoder(robot)
+        self._message = StateMessage(robot)
         self._qpos, self._qvel = self.data.qpos[_FREE:], self.data.qvel[_FREE - 1 :]
         self._qacc = self.data.qacc[_FREE - 1 :]
         self._quaternion, self._rate = self.data.qpos[3:7], self.data.qvel[3:6]
         self._acceleration = self.data.sensordata[:3]
         self._foot_force = self.data.sensordata[3:]
+        self._found = self._lie_down()
+        self.model.dof_frictionloss[_FREE - 1 :] = self.imperfections.motors.friction
         self.reset(seed)
 
     def reset(self, seed: int) -> None:
         """Back to lying down, switched on just now, with all errors drawn anew from the seed."""
-        errors, joints = self.imperfections, self.robot.joint_count
+        errors = self.imperfections
         streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(5)]
         self.disturbances.clear()
         mujoco.mj_resetData(self.model, self.data)
-        self.data.qpos[:], self.data.qvel[:] = self._found
+        self.data.qpos[:] = self._found
         mujoco.mj_forward(self.model, self.data)
         self._now_ns = 0
         self._periods = 0
@@ -99,13 +100,13 @@ class TwinRobot:
         self.sport = SportMode(self.robot, self._sport_at_boot)
         self.motors = Motors(self.robot, errors.motors, self._timestep)
         self.battery = Battery(self.robot, errors.power)
-        self.encoders = Encoders(joints, errors.encoders, streams[0])
+        self.encoders = Encoders(self.robot.joint_count, errors.encoders, streams[0])
         self.imu = Imu(errors.imu, self._period, streams[1])
         self._command_bus = MessageBus(errors.command_bus, streams[2])
         self._state_bus = MessageBus(errors.state_bus, streams[3])
         self.faults = Faults(self.robot, streams[4])
-        self._power = np.zeros(3)  # percent, volt, ampere
-        self._state = self._blank_state()
+        self.hold_remote(remote.Remote())
+        self.motors.position[:] = self._qpos
         self._measure_joints()
         self._slow_things()
 
@@ -130,6 +131,8 @@ class TwinRobot:
             self.boards.receive(arrived, now)
         self.boards.watch(now)
         self.disturbances.update(now)
+        self.motors.bound()
+        self.encoders.draw()
         for _ in range(self._substeps):
             self._step()
         self._periods += 1
@@ -157,7 +160,7 @@ class TwinRobot:
 
     def hold_remote(self, held: remote.Remote) -> None:
         """Sticks and buttons of the wireless controller, until the next call."""
-        self._state.remote = remote.encode(held)
+        self._message.slow.remote = remote.encode(held)
 
     @property
     def truth(self) -> Truth:
@@ -184,94 +187,70 @@ class TwinRobot:
         command = self.boards.command
         if self.sport.mode and (not self.boards.alive or self._periods % 2):
             command = self.sport.update(self._now_ns)
-        encoders = self.encoders
-        self.data.ctrl[:] = self.motors.step(command, encoders.q, encoders.dq)
+        self.data.ctrl[:] = self.motors.step(command, self.encoders.q_and_dq)
         if self.faults:
             self.faults.readings("motor", self.data.ctrl, self._now_ns, joints=True)
         mujoco.mj_step(self.model, self.data)
         self._measure_joints()
 
     def _measure_joints(self) -> None:
-        encoders = self.encoders
-        self.motors.measured_position(self._qpos, encoders.q)
-        encoders.dq[:] = self._qvel
-        encoders.torque[:] = self.motors.torque
-        encoders.add_noise()
+        self.motors.follow(self._qpos, self._qvel)
+        self.encoders.measure(self.motors.truth)
         if self.faults:
-            self.faults.readings("encoder", encoders.readings, self._now_ns, joints=True)
+            self.faults.readings("encoder", self.encoders.readings, self._now_ns, joints=True)
 
     def _slow_things(self) -> None:
-        """Heat and charge move slowly: a hundred times a second is enough."""
+        """Heat and charge move slowly: fifty times a second is enough."""
         seconds = _SLOW_EVERY * self._period
-        state, battery, now = self._state, self.battery, self._now_ns
+        state, battery, now = self._message.slow, self.battery, self._now_ns
         self.motors.warm(seconds)
         battery.draw(self.motors.torque, self._qvel, seconds)
         self.motors.set_supply(battery.supply)
         temperature = self.motors.temperature.copy()
-        self._power[:] = battery.percent, battery.voltage, battery.current
+        power = np.array((battery.percent, battery.voltage, battery.current))
         if self.faults:
             self.faults.readings("temperature", temperature, now, joints=True)
-            self.faults.readings("battery", self._power, now)
-            self._power[:] = np.clip(self._power, (0, 0, -200), (100, 80, 200))
-        np.copyto(state.temperature, temperature.clip(0, 255), casting="unsafe")
-        percent, state.voltage, state.current = self._power.tolist()
+            self.faults.readings("battery", power, now)
+            power[:] = np.clip(power, (0, 0, -200), (100, 80, 200))
+            np.clip(temperature, 0, 255, temperature)
+        state.temperature[:] = temperature
+        percent, state.voltage, state.current = power.tolist()
         state.battery_percent = round(percent)
         state.battery_current_ma = round(-1000 * state.current)
-        state.cell_millivolts[: self.robot.battery.cells] = round(
-            1000 * state.voltage / self.robot.battery.cells
-        )
+        cells = self.robot.battery.cells
+        state.cell_millivolts[:cells] = round(1000 * state.voltage / cells)
+        self._message.refresh()
 
     def _send_state(self, now: int) -> None:
-        state, imu = self._state, self.imu
+        message, encoders, imu = self._message, self.encoders, self.imu
         imu.measure(self._quaternion, self._rate, self._acceleration)
         if self.faults:
             self.faults.readings("imu", imu.readings, now)
-            for fault in self.faults.active:
-                if fault.word == "off" and fault.target in ("motor", "encoder"):
-                    state.lost[self.robot.joint_names.index(fault.joint or "")] += 1
-        state.tick = now // 1_000_000
-        state.foot_force[:] = self._foot_force
-        sample: bytes | None = self._encoder.encode(state)
+            self._count_lost()
+        message.q[:], message.dq[:], message.torque[:] = encoders.q, encoders.dq, encoders.torque
+        message.ddq[:] = self._qacc
+        message.imu[:] = imu.readings
+        message.foot_force[:] = self._foot_force
+        sample: bytes | None = message.finish(now // 1_000_000)
         if self.faults and sample is not None:
             sample = self.faults.message("state", sample, now)
         if sample is not None:
             self._state_bus.put(sample, now)
 
-    def _blank_state(self) -> RobotState:
-        """A state whose arrays are the sensors' own: encoding it takes the newest readings."""
-        joints, encoders, imu = self.robot.joint_count, self.encoders, self.imu
-        return RobotState(
-            received_ns=0,
-            tick=0,
-            quaternion=imu.quaternion,  # type: ignore[arg-type]
-            gyroscope=imu.gyroscope,  # type: ignore[arg-type]
-            accelerometer=imu.accelerometer,  # type: ignore[arg-type]
-            q=encoders.q,  # type: ignore[arg-type]
-            dq=encoders.dq,  # type: ignore[arg-type]
-            ddq=self._qacc,
-            torque=encoders.torque,  # type: ignore[arg-type]
-            temperature=np.zeros(joints, np.uint8),
-            lost=np.zeros(joints, np.uint32),
-            foot_force=np.zeros(len(self.robot.legs), np.int16),
-            battery_percent=0,
-            battery_current_ma=0,
-            cell_millivolts=np.zeros(15, np.uint16),
-            voltage=0.0,
-            current=0.0,
-            imu_temperature=40,
-            remote=remote.encode(remote.Remote()),
-            raw=b"",
-        )
+    def _count_lost(self) -> None:
+        """A board that is off does not answer: the robot counts the packets it misses."""
+        for fault in self.faults.active:
+            if fault.word == "off" and fault.target in ("motor", "encoder"):
+                self._message.slow.lost[self.robot.joint_names.index(fault.joint or "")] += 1
 
-    def _lie_down(self) -> tuple[Vector, Vector]:
+    def _lie_down(self) -> Vector:
         """How the robot is found: at rest on its belly, legs folded."""
         data, pose = self.data, self.robot.sit_pose
         tilt = -self.floor.slope if self.floor.kind == "slope" else 0.0
         data.qpos[3:7] = np.cos(tilt / 2), 0, np.sin(tilt / 2), 0
         data.qpos[2] = 0.15 + self.floor.height(0.0, 0.0)
-        data.qpos[_FREE:] = pose
+        self._qpos[:] = pose
         for _ in range(_SETTLE_STEPS):
-            error = pose - data.qpos[_FREE:]
-            data.ctrl[:] = self.robot.kp * error - self.robot.kd * data.qvel[_FREE - 1 :]
+            data.ctrl[:] = self.robot.kp * (pose - self._qpos) - self.robot.kd * self._qvel
             mujoco.mj_step(self.model, data)
-        return data.qpos.copy(), np.zeros(self.model.nv)
+        return np.asarray(data.qpos.copy())

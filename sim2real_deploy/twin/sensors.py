@@ -17,13 +17,19 @@ class Encoders:
     def __init__(self, joints: int, errors: config.Encoders, rng: np.random.Generator) -> None:
         self.readings = np.zeros((3, joints))  # position, velocity, torque
         self.q, self.dq, self.torque = self.readings
+        self.q_and_dq = self.readings[:2]
+        self._noise: Vector = np.zeros((3, joints))
         spread = np.repeat([errors.position, errors.velocity, errors.torque], joints)
-        self._noise = WhiteNoise(rng, spread) if spread.any() else None
+        self._source = WhiteNoise(rng, spread) if spread.any() else None
 
-    def add_noise(self) -> None:
-        if self._noise is not None:
-            flat = self.readings.reshape(-1)
-            np.add(flat, self._noise.row(), flat)
+    def draw(self) -> None:
+        """New noise, for the readings up to the next draw."""
+        if self._source is not None:
+            self._noise = self._source.row().reshape(self.readings.shape)
+
+    def measure(self, truth: Vector) -> None:
+        """Take a reading of the true positions, velocities and torques (rows)."""
+        np.add(truth, self._noise, self.readings)
 
 
 class Imu:

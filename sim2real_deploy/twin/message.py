@@ -1,0 +1,76 @@
+"""The rt/lowstate message as a buffer that the sensors write into."""
+
+import numpy as np
+
+from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.wire import remote
+from sim2real_deploy.wire.codec import StateEncoder, roll_pitch_yaw
+from sim2real_deploy.wire.messages import FAMILIES
+
+CELL_SLOTS = 15  # in the message, whatever the pack has
+
+
+class StateMessage(StateEncoder):
+    """What changes every time is written into place; the rest through the encoder, now and then.
+
+    Encoding a whole RobotState each time would cost as much as the physics.
+    """
+
+    def __init__(self, robot: RobotSpec) -> None:
+        super().__init__(robot)
+        layout, joints = FAMILIES[robot.wire.family].state, robot.joint_count
+        floats = self._bytes.view(np.float32)
+        names = ("q", "dq", "ddq", "tau_est")
+        self.q, self.dq, self.ddq, self.torque = (
+            floats[layout.floats(f"motor_state.{name}", joints)] for name in names
+        )
+        start = layout.floats("imu_state.quaternion").start
+        self.imu: Floats = floats[start : start + 10]  # quaternion, gyroscope, accelerometer
+        self._rpy = floats[layout.floats("imu_state.rpy")]
+        fields = self._bytes.view(layout.dtype)
+        self._tick = fields["tick"]
+        feet = "foot_force" in (layout.dtype.names or ())
+        self.foot_force = fields["foot_force"][0] if feet else np.zeros(len(robot.legs), np.int16)
+        self.slow = _blank(robot)  # temperatures, battery, remote: take effect with `refresh`
+
+    def refresh(self) -> None:
+        """Write everything from `slow`, but for what the sensors write themselves."""
+        state = self.slow
+        state.q, state.dq, state.ddq, state.torque = self.q, self.dq, self.ddq, self.torque
+        state.quaternion, state.gyroscope = self.imu[:4], self.imu[4:7]
+        state.accelerometer, state.foot_force = self.imu[7:], self.foot_force
+        state.tick = int(self._tick[0])
+        self.encode(state)
+
+    def finish(self, tick: int) -> bytes:
+        self._tick[0] = tick & 0xFFFFFFFF
+        self._rpy[:] = roll_pitch_yaw(self.imu[:4])
+        return self._finish()
+
+
+def _blank(robot: RobotSpec) -> RobotState:
+    joints = robot.joint_count
+    nothing = np.zeros(0, np.float32)
+    return RobotState(
+        received_ns=0,
+        tick=0,
+        quaternion=nothing,
+        gyroscope=nothing,
+        accelerometer=nothing,
+        q=nothing,
+        dq=nothing,
+        ddq=nothing,
+        torque=nothing,
+        temperature=np.zeros(joints, np.int16),
+        lost=np.zeros(joints, np.uint32),
+        foot_force=np.zeros(0, np.int16),
+        battery_percent=0,
+        battery_current_ma=0,
+        cell_millivolts=np.zeros(CELL_SLOTS, np.uint16),
+        voltage=0.0,
+        current=0.0,
+        imu_temperature=40,
+        remote=remote.encode(remote.Remote()),
+        raw=b"",
+    )
