@@ -32,3 +32,6 @@ def main() -> None:
     except Refusal as refusal:
         typer.secho(str(refusal), fg="red", err=True)
         sys.exit(2)
+
+
+from sim2real_deploy.cli import train  # noqa: E402,F401

@@ -154,8 +154,8 @@ class Worker:
     def loop(self, report: Report, stop: Callable[[], bool]) -> None:
         begun = saved = time.monotonic()
         limit = self.run.minutes * 60 if self.run.minutes else float("inf")
-        before = self.seconds
-        done = 0.0
+        before, workers = self.seconds, self.config.ppo.workers
+        first = done = self.steps / self.config.steps
         while done < 1.0:
             anneal_from = self.config.ppo.anneal_from
             late = max(0.0, done - anneal_from) / max(1e-9, 1.0 - anneal_from)
@@ -165,7 +165,7 @@ class Worker:
             figures: Figures = self.learner.learn(self.batch, last_value, 1.0 - 0.9 * late)
             now = time.monotonic()
             self.iteration += 1
-            self.steps += self.config.ppo.workers * self.batch.reward.numel()
+            self.steps += workers * self.batch.reward.numel()
             self.seconds = before + now - begun
             done = max(self.steps / self.config.steps, (now - begun) / limit)
             done = self._agree(figures, 1.0 if stop() else done)
@@ -173,8 +173,10 @@ class Worker:
                 "done": done,
                 "steps": self.steps,
                 "seconds": self.seconds,
-                "collect_rate": self.batch.reward.numel() / (collected - started),
-                "rate_all": self.config.ppo.workers * self.batch.reward.numel() / (now - started),
+                "session_seconds": now - begun,
+                "progress": done - first,
+                "steps_per_s": workers * self.batch.reward.numel() / (now - started),
+                "collected_per_s": workers * self.batch.reward.numel() / (collected - started),
             }
             if self.rank == 0:
                 with (self.run.folder / LOG).open("a", encoding="utf-8") as log:

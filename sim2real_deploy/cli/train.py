@@ -1,0 +1,50 @@
+"""`sim2real train`: from a config to a policy bundle."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim2real_deploy.cli import app
+from sim2real_deploy.errors import Refusal
+
+
+@app.command("train")
+def train_command(
+    config: Annotated[
+        str, typer.Argument(help="A name in config/training, or the path of such a file.")
+    ],
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop after this long; else after the config's steps.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Two runs with the same seed learn the same.")
+    ] = 1,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the run's checkpoint.")
+    ] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the run is kept; else runs/NAME/seed_SEED.")
+    ] = None,
+) -> None:
+    """Train a policy, show how it goes, and export it. Ctrl-C exports what there is by then."""
+    try:
+        from sim2real_deploy.training import progress
+        from sim2real_deploy.training.config import load_training
+        from sim2real_deploy.training.export import export
+        from sim2real_deploy.training.trainer import Run, train
+    except ModuleNotFoundError as error:
+        raise Refusal(
+            f"training needs {error.name}: pip install 'sim2real_deploy[sim,train]'"
+        ) from None
+    from rich.console import Console
+
+    console = Console()
+    settings = load_training(config)
+    where = folder or Path("runs") / settings.name / f"seed_{seed}"
+    with progress.reporting(console, where) as report:
+        checkpoint = train(Run(settings, where, seed, minutes, resume), report)
+    contract = export(checkpoint, where / "bundle")
+    progress.plot(where, where / "training.png")
+    console.print(f"policy {contract.name}, {contract.provenance['steps']:,} steps, seed {seed}")
+    console.print(f"bundle:  {where / 'bundle'}\npicture: {where / 'training.png'}")

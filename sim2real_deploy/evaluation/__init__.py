@@ -1,0 +1,1 @@
+"""Scenarios that a policy must pass before it may go on a robot."""

@@ -1,0 +1,109 @@
+"""A short walk that shows the whole stack works, and the figures it is judged by.
+
+Pure: samples of the measured velocity go in with their times, a summary comes out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import hypot
+from typing import Any
+
+from sim2real_deploy.checks import Check
+
+SETTLE_S = 1.5  # after a change of command the robot has this long before tracking counts
+MAX_FORWARD_ERROR = 0.15  # m/s
+FALL_TILT = 1.0  # rad
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    name: str
+    vx: float
+    vy: float
+    wz: float
+    share: float  # of the programme's walking time
+
+
+PROGRAMME = (
+    Segment("forward", 0.5, 0.0, 0.0, 0.4),
+    Segment("turn", 0.0, 0.0, 0.6, 0.2),
+    Segment("sideways", 0.0, 0.3, 0.0, 0.2),
+    Segment("stop", 0.0, 0.0, 0.0, 0.2),
+)
+
+
+def segment_at(elapsed_s: float, duration_s: float) -> Segment | None:
+    """The segment in force; None when the programme is over. duration_s 0 repeats it for ever."""
+    if duration_s <= 0:
+        elapsed_s, duration_s = elapsed_s % 20.0, 20.0
+    start = 0.0
+    for segment in PROGRAMME:
+        start += segment.share * duration_s
+        if elapsed_s < start:
+            return segment
+    return None
+
+
+@dataclass(slots=True)
+class _Tracked:
+    seconds: float = 0.0
+    sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+
+
+class Tracker:
+    """Adds up what the robot did in each segment."""
+
+    def __init__(self) -> None:
+        self.distance_m = 0.0
+        self.max_tilt_rad = 0.0
+        self._tracked: dict[str, _Tracked] = {}
+        self._segment: Segment | None = None
+        self._since_s = 0.0
+        self._last_s: float | None = None
+
+    def add(
+        self, now_s: float, segment: Segment | None, velocity: Sequence[float], tilt_rad: float
+    ) -> None:
+        """One sample of vx, vy, wz in the robot's frame, and its tilt."""
+        step_s = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
+        self._last_s = now_s
+        self.distance_m += hypot(velocity[0], velocity[1]) * step_s
+        self.max_tilt_rad = max(self.max_tilt_rad, tilt_rad)
+        if segment is not self._segment:
+            self._segment, self._since_s = segment, now_s
+        if segment is not None and now_s - self._since_s >= SETTLE_S:
+            tracked = self._tracked.setdefault(segment.name, _Tracked())
+            tracked.seconds += step_s
+            for axis in range(3):
+                tracked.sums[axis] += velocity[axis] * step_s
+
+    def segments(self) -> list[dict[str, Any]]:
+        """Command, mean velocity and error of each segment that was walked long enough."""
+        rows = []
+        for segment in PROGRAMME:
+            tracked = self._tracked.get(segment.name)
+            if tracked is None or tracked.seconds < 0.5:
+                continue
+            mean = [total / tracked.seconds for total in tracked.sums]
+            asked = (segment.vx, segment.vy, segment.wz)
+            rows.append(
+                {
+                    "name": segment.name,
+                    "asked": asked,
+                    "measured": [round(value, 4) for value in mean],
+                    "error": [round(m - a, 4) for m, a in zip(mean, asked, strict=True)],
+                }
+            )
+        return rows
+
+    def checks(self) -> list[Check]:
+        rows = {row["name"]: row for row in self.segments()}
+        checks = [Check.at_most("largest tilt", self.max_tilt_rad, FALL_TILT, "rad")]
+        if "forward" in rows:
+            error = abs(rows["forward"]["error"][0])
+            checks.append(Check.at_most("forward error", error, MAX_FORWARD_ERROR, "m/s"))
+            speed = rows["forward"]["measured"][0]
+            checks.append(Check.at_least("forward speed", speed, 0.3, "m/s"))
+        else:
+            checks.append(Check.at_least("seconds walked forward", 0.0, 0.5, "s"))
+        return checks

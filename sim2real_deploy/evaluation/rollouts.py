@@ -1,0 +1,169 @@
+"""A policy in the imperfect twin, under a command and whatever makes it hard: what came of it.
+
+The model is not the one training uses: full collision geometry, torques from a 500 Hz PD law,
+motors with lag, friction and play, noisy sensors, late and lost messages.
+"""
+
+from dataclasses import dataclass, field
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.policy.bundle import Bundle
+from sim2real_deploy.robots import JointCommand
+from sim2real_deploy.twin.config import Imperfections
+from sim2real_deploy.twin.disturbances import Push
+from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.model import BASE
+from sim2real_deploy.twin.robot import Truth, TwinRobot
+from sim2real_deploy.wire.in_process import InProcessLink
+
+Vector = npt.NDArray[np.float64]
+
+STAND_UP_S, HOLD_S = 2.0, 0.5
+SETTLE_S = 3.0  # after the command is given, before anything is judged
+FALLEN_HEIGHT, FALLEN_TILT = 0.15, 1.0
+PUSH_S = 0.05  # short: a kick, not a shove
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One condition. Pushes come from all sides in turn, each worth a speed of the whole robot."""
+
+    name: str
+    command: tuple[float, float, float]
+    seconds: float = 20.0
+    floor: Floor = field(default_factory=Floor)
+    payload: float = 0.0  # kg on the trunk
+    delay: float = 0.0  # s, added to each command
+    strength: float = 1.0  # of the motors, on top of the twin's own
+    push_speed: float = 0.0  # m/s
+    push_every: float = 3.0  # s
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    fell: bool
+    velocity: Vector  # vx, vy, wz, mean over the judged time, in the robot's heading
+    error: Vector  # of vx, vy, wz: mean deviation of its one-second averages from the command
+    tilt: float  # rad, the most
+    torque: float  # the most, as a share of the joint's limit
+    touched: tuple[str, ...]  # what else than feet touched anything
+    contact: npt.NDArray[np.bool_]  # feet on the ground, one row per policy step
+
+
+def imperfect(trial: Trial, base: Imperfections) -> Imperfections:
+    """The twin's own imperfections made worse by what the trial says."""
+    motors, bus = base.motors, base.command_bus
+    return base.model_copy(
+        update={
+            "motors": motors.model_copy(update={"strength": motors.strength * trial.strength}),
+            "command_bus": bus.model_copy(update={"delay": bus.delay + trial.delay}),
+        }
+    )
+
+
+def roll_out(bundle: Bundle, trial: Trial, imperfections: Imperfections, seed: int) -> Result:
+    twin = TwinRobot(bundle.spec, trial.floor, imperfect(trial, imperfections), seed=seed)
+    load(twin, trial.payload)
+    link = InProcessLink(bundle.spec, twin)
+    stand_up(bundle, link)
+    return Judge(twin, trial, bundle.contract.rate_hz, seed).watch(bundle, link)
+
+
+def load(twin: TwinRobot, payload: float) -> None:
+    twin.model.body_mass[twin.model.body(BASE).id] += payload
+    mujoco.mj_setConst(twin.model, mujoco.MjData(twin.model))
+
+
+def stand_up(bundle: Bundle, link: InProcessLink) -> None:
+    spec = bundle.spec
+    zero = np.zeros(spec.joint_count, np.float32)
+    state = link.wait(0.1)
+    assert state is not None
+    begin = state.q.copy()
+    ticks = round((STAND_UP_S + HOLD_S) * spec.wire.rate_hz)
+    for tick in range(ticks):
+        share = min(1.0, tick / (STAND_UP_S * spec.wire.rate_hz))
+        target = begin + np.float32(share) * (spec.stand_pose - begin)
+        link.send(JointCommand(target, zero, spec.kp, spec.kd, zero))
+        link.wait(1 / spec.wire.rate_hz)
+
+
+class Judge:
+    def __init__(self, twin: TwinRobot, trial: Trial, rate_hz: float, seed: int):
+        self.twin, self.trial, self.rate_hz = twin, trial, rate_hz
+        self._rng = np.random.default_rng(seed)
+        self._mass = float(twin.model.body_subtreemass[twin.model.body(BASE).id])
+
+    def watch(self, bundle: Bundle, link: InProcessLink) -> Result:
+        policy, spec, trial = bundle.open(), bundle.spec, self.trial
+        command = np.array(trial.command, np.float32)
+        zero = np.zeros(spec.joint_count, np.float32)
+        every = round(spec.wire.rate_hz / self.rate_hz)
+        truths: list[Truth] = []
+        torque = 0.0
+        next_push = trial.push_every
+        fell = False
+        for tick in range(round(trial.seconds * spec.wire.rate_hz)):
+            state = link.latest
+            assert state is not None
+            if tick % every == 0:
+                policy.observe(state, command)
+                policy.infer()
+                truths.append(self.twin.truth)
+                fell = self._fallen(truths[-1])
+                if fell:
+                    break
+            link.send(JointCommand(policy.target, zero, policy.kp, policy.kd, zero))
+            link.wait(1 / spec.wire.rate_hz)
+            if tick > SETTLE_S * spec.wire.rate_hz:
+                share = np.abs(self.twin.motors.torque) / spec.torque_limit
+                torque = max(torque, float(share.max()))
+            if trial.push_speed and tick / spec.wire.rate_hz > next_push:
+                self._push()
+                next_push += trial.push_every
+        return self._judge(truths, torque, fell)
+
+    def _push(self) -> None:
+        angle = self._rng.uniform(-np.pi, np.pi)
+        force = self._mass * self.trial.push_speed / PUSH_S
+        self.twin.push(
+            Push(force=force, direction=(np.cos(angle), np.sin(angle), 0.0), duration=PUSH_S)
+        )
+
+    def _fallen(self, truth: Truth) -> bool:
+        ground = float(self.twin.floor.height(*truth.position[:2]))
+        return bool(truth.position[2] - ground < FALLEN_HEIGHT or tilt(truth) > FALLEN_TILT)
+
+    def _judge(self, truths: list[Truth], torque: float, fell: bool) -> Result:
+        judged = truths[round(SETTLE_S * self.rate_hz) :] or truths
+        velocity = np.array([heading_velocity(truth) for truth in judged])
+        window = min(len(velocity), round(self.rate_hz))
+        kernel = np.ones(window) / window
+        smooth = np.stack([np.convolve(axis, kernel, "valid") for axis in velocity.T])
+        return Result(
+            fell=fell,
+            velocity=velocity.mean(0),
+            error=np.abs(smooth - np.array(self.trial.command)[:, None]).mean(1),
+            tilt=max(tilt(truth) for truth in judged),
+            torque=torque,
+            touched=tuple(sorted({name for truth in judged for name in truth.contacts})),
+            contact=np.array([truth.foot_force > 1.0 for truth in truths]),
+        )
+
+
+def tilt(truth: Truth) -> float:
+    _, x, y, _ = truth.quaternion
+    return float(np.arccos(np.clip(1 - 2 * (x * x + y * y), -1, 1)))
+
+
+def heading_velocity(truth: Truth) -> Vector:
+    """Forward, sideways and turning speed, as an onlooker above the robot sees them."""
+    w, x, y, z = truth.quaternion
+    yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+    vx, vy, _ = truth.velocity
+    forward = vx * np.cos(yaw) + vy * np.sin(yaw)
+    left = vy * np.cos(yaw) - vx * np.sin(yaw)
+    return np.array([forward, left, truth.rate[2]])
