@@ -89,12 +89,22 @@ class Heartbeat:
         """None for anything that is not a whole, sane heartbeat."""
         if len(datagram) != _HEARTBEAT.size or not datagram.startswith(_HEARTBEAT_MAGIC):
             return None
-        fields = _HEARTBEAT.unpack(datagram)[1:]
-        stop, fraction, may_start, reason, participant = fields[5:]
+        fields = _HEARTBEAT.unpack(datagram)
+        _, session, sequence, challenge, resets, sent_ns, stop, fraction, may_start, *words = fields
         if stop > Stop.ESTOP or not 0.0 <= fraction <= 1.0:
             return None
+        reason, participant = map(_words, words)
         return cls(
-            *fields[:5], Stop(stop), fraction, may_start, _words(reason), _words(participant)
+            session,
+            sequence,
+            challenge,
+            resets,
+            sent_ns,
+            Stop(stop),
+            fraction,
+            may_start,
+            reason,
+            participant,
         )
 
 

@@ -1,0 +1,69 @@
+"""What the monitors are shown in each cycle, and what they make of it."""
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from sim2real_deploy.robots.state import RobotState
+from sim2real_deploy.safety.chain import Report
+from sim2real_deploy.wire.link import LinkCounters, Writer
+
+
+class Reading(NamedTuple):
+    """One measurement; `where` names the joint or the program it was taken at."""
+
+    value: float
+    where: str = ""
+
+
+Readings = dict[str, Reading | None]  # None: there is nothing to measure yet
+
+
+@dataclass(slots=True)
+class Inputs:
+    """Everything the supervisor sees of the world in one cycle."""
+
+    state: RobotState | None = None  # the newest one, None when none came since the last cycle
+    counters: LinkCounters = field(default_factory=LinkCounters)
+    report: Report | None = None  # control's last answer; None when there is no control
+    answer_age_s: float = 0.0
+    command_damping: bool = False  # the newest command on the wire is damping and nothing else
+    command_age_s: float = inf
+    command_not_finite: int = 0  # commands on the wire with NaN or infinity, since the start
+    other_writers: tuple[Writer, ...] = ()  # of rt/lowcmd: neither control nor the supervisor
+    sport_mode: bool = False
+    recorder_silence_s: float | None = None  # None: there never was a recorder
+    disk_free_gb: float | None = None
+    wall_ns: int = 0
+    pressed: frozenset[str] = frozenset()  # "estop", "stop": called since the last cycle
+    reset_asked: bool = False
+
+    @property
+    def driving(self) -> bool:
+        """Control is there and moves the robot, by its own word or by what the wire shows."""
+        if self.report is None:
+            return False
+        return not self.report.damping or (self.command_age_s < 0.1 and not self.command_damping)
+
+
+class Rate:
+    """How much a counter grew within the last second."""
+
+    WINDOW_NS = 1_000_000_000
+    STEP_NS = 50_000_000  # resolution: the ends of the window are this coarse
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[int, int]] = []
+
+    def __call__(self, total: int, now_ns: int) -> float:
+        marks = self._marks
+        if not marks or now_ns - marks[-1][0] >= self.STEP_NS:
+            marks.append((now_ns, total))
+        while len(marks) > 1 and now_ns - marks[1][0] >= self.WINDOW_NS:
+            del marks[0]
+        return float(max(0, total - marks[0][1]))
+
+    @property
+    def since_ns(self) -> int:
+        """When the window begins: the first call, or a second ago."""
+        return self._marks[0][0]

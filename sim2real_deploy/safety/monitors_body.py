@@ -1,0 +1,91 @@
+"""Joints within their limits, a battery that lasts, and the remote in a person's hand."""
+
+import numpy as np
+
+from sim2real_deploy.robots.spec import RobotSpec
+from sim2real_deploy.robots.state import Floats, RobotState
+from sim2real_deploy.safety.inputs import Inputs, Rate, Reading, Readings
+from sim2real_deploy.wire import remote
+
+ESTOP_CHORD = frozenset({"L2", "B"})  # the vendor's own damping chord
+
+
+class Joints:
+    def __init__(self, robot: RobotSpec) -> None:
+        self._names = robot.joint_names
+        self._low, self._high = robot.position_low, robot.position_high
+        self._per_speed = 1.0 / robot.velocity_limit
+        self._per_torque = 1.0 / robot.torque_limit
+        self._lost = Rate()
+        self._last_lost: np.ndarray[tuple[int], np.dtype[np.uint32]] | None = None
+        self._losing = ""
+        self._readings: Readings = {}
+
+    def measure(self, inputs: Inputs, now_ns: int) -> Readings:
+        state = inputs.state
+        if state is not None:
+            excess = np.maximum(self._low - state.q, state.q - self._high)
+            self._readings = {
+                "joint_excess_rad": self._worst(excess),
+                "joint_speed": self._worst(np.abs(state.dq) * self._per_speed),
+                "joint_torque": self._worst(np.abs(state.torque) * self._per_torque),
+                "motor_lost_per_s": self._losses(state, now_ns),
+            }
+        return self._readings
+
+    def _worst(self, values: Floats) -> Reading:
+        index = int(values.argmax())
+        return Reading(float(values[index]), self._names[index])
+
+    def _losses(self, state: RobotState, now_ns: int) -> Reading:
+        if self._last_lost is None or (grown := state.lost != self._last_lost).any():
+            if self._last_lost is not None:
+                self._losing = self._names[int(grown.argmax())]
+            self._last_lost = state.lost.copy()
+        return Reading(self._lost(int(self._last_lost.sum(dtype=np.int64)), now_ns), self._losing)
+
+
+class Battery:
+    def __init__(self) -> None:
+        self._readings: Readings = {}
+
+    def measure(self, inputs: Inputs, _now_ns: int) -> Readings:
+        state = inputs.state
+        if state is not None and state.battery_percent >= 0:
+            cells = state.cell_millivolts[state.cell_millivolts > 0]
+            imbalance = float(np.ptp(cells)) / 1000.0 if len(cells) else 0.0
+            self._readings = {
+                "battery_percent": Reading(state.battery_percent),
+                "cell_imbalance_v": Reading(imbalance),
+                "voltage": Reading(state.voltage),
+            }
+        return self._readings
+
+
+class RemoteControl:
+    """The estop chord, the dead-man button, and whether the remote is there at all."""
+
+    def __init__(self, dead_man_button: str) -> None:
+        self._button = dead_man_button
+        self._bytes = b""
+        self._remote = remote.Remote()
+        self._alive_ns: int | None = None
+        self._held_ns: int | None = None
+
+    def measure(self, inputs: Inputs, now_ns: int) -> Readings:
+        state = inputs.state
+        if state is not None and state.remote != self._bytes:
+            self._bytes = state.remote
+            self._remote = remote.decode(state.remote)
+        if any(self._bytes[:2]):  # the header that a connected remote sends
+            self._alive_ns = now_ns
+        walking = inputs.report is not None and inputs.report.mode == "walk"
+        if self._held_ns is None or not walking or self._button in self._remote.pressed:
+            self._held_ns = now_ns
+        return {
+            "remote_estop": Reading(float(self._remote.pressed >= ESTOP_CHORD)),
+            "dead_man_s": Reading((now_ns - self._held_ns) / 1e9),
+            "remote_silence_s": None
+            if self._alive_ns is None
+            else Reading((now_ns - self._alive_ns) / 1e9),
+        }

@@ -1,0 +1,113 @@
+"""Is the state there, is it alive, and can the robot stand as it says it does?"""
+
+import math
+
+from sim2real_deploy.robots.spec import RobotSpec
+from sim2real_deploy.robots.state import RobotState
+from sim2real_deploy.safety.inputs import Inputs, Rate, Reading, Readings
+
+GYROSCOPE_RANGE = 34.9  # rad/s: +-2000 deg/s, the full scale of the usual sensor
+ACCELEROMETER_RANGE = 157.0  # m/s^2: +-16 g
+GRAVITY_FILTER_S = 0.3
+SUPPORTED = 4.9  # m/s^2: with less, the accelerometer says nothing about which way is down
+
+
+class StateStream:
+    """Alive, changing, on time, whole: four separate facts about rt/lowstate."""
+
+    def __init__(self, robot: RobotSpec) -> None:
+        self._rate_hz = robot.wire.rate_hz
+        self._last_ns: int | None = None
+        self._changed_ns = 0
+        self._content = b""
+        self._received, self._corrupt, self._not_finite = Rate(), Rate(), Rate()
+
+    def measure(self, inputs: Inputs, now_ns: int) -> Readings:
+        counters = inputs.counters
+        corrupt = self._corrupt(counters.bad_crc + counters.bad_length, now_ns)
+        readings: Readings = {
+            "state_corrupt_per_s": Reading(corrupt),
+            "state_not_finite_per_s": Reading(self._not_finite(counters.not_finite, now_ns)),
+        }
+        if inputs.state is not None:
+            self._see(inputs.state)
+        if self._last_ns is not None:
+            readings["state_age_s"] = Reading((now_ns - self._last_ns) / 1e9)
+            readings["state_unchanged_s"] = Reading((self._last_ns - self._changed_ns) / 1e9)
+            readings["state_rate_loss"] = self._loss(counters.received, now_ns)
+        return readings
+
+    def _see(self, state: RobotState) -> None:
+        # A real sensor is never bit-identical twice; a stuck one is, however its counter runs.
+        content = state.gyroscope.tobytes() + state.accelerometer.tobytes() + state.dq.tobytes()
+        if content != self._content or self._last_ns is None:
+            self._content = content
+            self._changed_ns = state.received_ns
+        self._last_ns = state.received_ns
+
+    def _loss(self, received: int, now_ns: int) -> Reading | None:
+        got = self._received(received, now_ns)
+        window_s = (now_ns - self._received.since_ns) / 1e9
+        if window_s < 0.9:
+            return None
+        return Reading(1.0 - got / (window_s * self._rate_hz))
+
+
+class Posture:
+    """Orientation and acceleration: believable, and upright."""
+
+    def __init__(self) -> None:
+        self._average = (0.0, 0.0, 9.81)  # acceleration in the world frame
+        self._last_ns: int | None = None
+        self._readings: Readings = {}
+
+    def measure(self, inputs: Inputs, _now_ns: int) -> Readings:
+        if inputs.state is not None:
+            self._readings = self._see(inputs.state)
+        return self._readings
+
+    def _see(self, state: RobotState) -> Readings:
+        w, x, y, z = state.quaternion.tolist()
+        acceleration = state.accelerometer.tolist()
+        support = math.hypot(*acceleration)
+        spin = math.hypot(*state.gyroscope.tolist())
+        self._follow(_to_world((w, x, y, z), acceleration), state.received_ns)
+        return {
+            "quaternion_error": Reading(abs(math.sqrt(w * w + x * x + y * y + z * z) - 1.0)),
+            "imu_range": Reading(max(spin / GYROSCOPE_RANGE, support / ACCELEROMETER_RANGE)),
+            "gravity_error_rad": self._gravity_error(),
+            "tilt_rad": Reading(math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (x * x + y * y))))),
+            "acceleration": Reading(support),
+        }
+
+    def _follow(self, world: tuple[float, float, float], now_ns: int) -> None:
+        """Average the acceleration in the world frame, where walking cancels and gravity stays."""
+        elapsed_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
+        self._last_ns = now_ns
+        weight = min(1.0, elapsed_s / GRAVITY_FILTER_S)
+        ax, ay, az = self._average
+        self._average = (
+            ax + weight * (world[0] - ax),
+            ay + weight * (world[1] - ay),
+            az + weight * (world[2] - az),
+        )
+
+    def _gravity_error(self) -> Reading | None:
+        ax, ay, az = self._average
+        if math.hypot(ax, ay, az) < SUPPORTED:
+            return None
+        return Reading(math.atan2(math.hypot(ax, ay), az))
+
+
+def _to_world(
+    quaternion: tuple[float, float, float, float], vector: list[float]
+) -> tuple[float, float, float]:
+    """Rotate a body vector into the world by a w, x, y, z quaternion."""
+    w, x, y, z = quaternion
+    a, b, c = vector
+    tx, ty, tz = 2 * (y * c - z * b), 2 * (z * a - x * c), 2 * (x * b - y * a)
+    return (
+        a + w * tx + y * tz - z * ty,
+        b + w * ty + z * tx - x * tz,
+        c + w * tz + x * ty - y * tx,
+    )

@@ -1,0 +1,57 @@
+"""The other programs: control and its policy, strangers on the wire, the recorder, the machine."""
+
+import math
+
+from sim2real_deploy.safety.inputs import Inputs, Rate, Reading, Readings
+
+
+class Control:
+    """What control says of itself; nothing while there is no control."""
+
+    def __init__(self) -> None:
+        self._misses = Rate()
+        self._pid = 0
+        self._not_finite = Rate()
+
+    def measure(self, inputs: Inputs, now_ns: int) -> Readings:
+        wild = self._not_finite(inputs.command_not_finite, now_ns)
+        readings: Readings = {"command_not_finite": Reading(wild)}
+        report = inputs.report
+        if report is None:
+            return readings
+        if report.pid != self._pid:
+            self._pid, self._misses = report.pid, Rate()
+        misses = self._misses(report.deadline_misses, now_ns)
+        readings["deadline_misses_per_s"] = Reading(misses)
+        readings["policy_not_finite"] = Reading(float(report.policy_not_finite))
+        if not report.leaving:
+            silence = "control_silence_s" if inputs.driving else "idle_silence_s"
+            readings[silence] = Reading(inputs.answer_age_s)
+        if report.mode == "walk":
+            readings["out_of_distribution"] = Reading(report.out_of_distribution)
+            if not math.isinf(report.command_age_s):  # a robot nobody ever steered just stands
+                readings["command_age_s"] = Reading(report.command_age_s)
+        return readings
+
+
+class Surroundings:
+    def __init__(self) -> None:
+        self._offset_ns: int | None = None
+
+    def measure(self, inputs: Inputs, now_ns: int) -> Readings:
+        offset_ns = inputs.wall_ns - now_ns
+        jump_s = 0.0 if self._offset_ns is None else abs(offset_ns - self._offset_ns) / 1e9
+        self._offset_ns = offset_ns
+        strangers = ", ".join(w.name or w.participant for w in inputs.other_writers)
+        return {
+            "strangers": Reading(len(inputs.other_writers), strangers),
+            "rivals": Reading(len(inputs.other_writers) * inputs.driving, strangers),
+            "sport_mode": Reading(float(inputs.sport_mode and inputs.driving)),
+            "recorder_silence_s": _known(inputs.recorder_silence_s),
+            "disk_free_gb": _known(inputs.disk_free_gb),
+            "clock_jump_s": Reading(jump_s),
+        }
+
+
+def _known(value: float | None) -> Reading | None:
+    return None if value is None else Reading(value)

@@ -1,0 +1,167 @@
+"""The supervisor's mind: one `update` per cycle, from what is seen to what is allowed.
+
+Stops are latched and the most severe wins. A reset is asked for like any other input and judged
+after the events of the same cycle, so a stop always beats a reset that is under way.
+"""
+
+from dataclasses import dataclass
+
+from sim2real_deploy.robots.spec import RobotSpec
+from sim2real_deploy.robots.state import JointCommand
+from sim2real_deploy.safety.chain import Stop, Verdict
+from sim2real_deploy.safety.events import Event, Reaction
+from sim2real_deploy.safety.inputs import Inputs, Reading, Readings
+from sim2real_deploy.safety.monitors_body import Battery, Joints, RemoteControl
+from sim2real_deploy.safety.monitors_state import Posture, StateStream
+from sim2real_deploy.safety.monitors_system import Control, Surroundings
+from sim2real_deploy.safety.settings import SafetyRules
+from sim2real_deploy.safety.thermal import Heat, torque_fraction
+from sim2real_deploy.safety.watch import Watch
+
+OBEY_WITHIN_NS = 20_000_000  # from an estop to damping on the wire
+TAKE_OVER = ("control_gone", "control_idle_gone", "control_disobeys")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An event that came or went."""
+
+    now_ns: int
+    event: Event
+    raised: bool
+    text: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    verdict: Verdict
+    changes: tuple[Change, ...]
+    stopped: bool  # a stop was latched, or became more severe, in this cycle
+    take_over: bool  # control is to be ended now, and the wire is ours from here on
+    reset_refused: str  # why a reset that was asked for was not done; "" when it was
+
+
+class Supervisor:
+    def __init__(self, robot: RobotSpec, rules: SafetyRules) -> None:
+        self.watches = {event.key: Watch(event) for event in rules.events}
+        self.latched = Stop.NONE
+        self.latched_reason = ""
+        self.resets = 0
+        self.taken_over = False
+        self._latched_ns = 0
+        self._last_ns: int | None = None
+        self._seen_state = False
+        self._derate = self.watches["motor_hot"].event.threshold
+        self._sit = self.watches["motor_too_hot"].event.threshold
+        self._monitors = (
+            StateStream(robot),
+            Posture(),
+            Joints(robot),
+            Heat(robot, self._sit),
+            Battery(),
+            RemoteControl(rules.dead_man_button),
+            Control(),
+            Surroundings(),
+        )
+
+    def update(self, inputs: Inputs, now_ns: int) -> Decision:
+        self._seen_state = self._seen_state or inputs.state is not None
+        readings = self._measure(inputs, now_ns)
+        before = self.latched
+        changes = self._judge(readings, now_ns)
+        take_over = self._must_take_over(inputs)
+        refused = self._reset(inputs) if inputs.reset_asked else ""
+        return Decision(
+            verdict=self._verdict(readings),
+            changes=changes,
+            stopped=self.latched > before,
+            take_over=take_over,
+            reset_refused=refused,
+        )
+
+    def _measure(self, inputs: Inputs, now_ns: int) -> Readings:
+        readings: Readings = {
+            "estop_pressed": Reading(float("estop" in inputs.pressed)),
+            "stop_pressed": Reading(float("stop" in inputs.pressed)),
+            "disobedience": Reading(float(self._disobeyed(inputs, now_ns))),
+        }
+        for monitor in self._monitors:
+            readings.update(monitor.measure(inputs, now_ns))
+        return readings
+
+    def _judge(self, readings: Readings, now_ns: int) -> tuple[Change, ...]:
+        elapsed_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
+        self._last_ns = now_ns
+        changes = []
+        for watch in self.watches.values():
+            event = watch.event
+            if watch.update(readings.get(event.watches), elapsed_s):
+                value = watch.reading.value if watch.reading else 0.0
+                changes.append(Change(now_ns, event, watch.active, watch.describe(), value))
+            if watch.active and event.reaction.stop > self.latched:
+                self.latched = event.reaction.stop
+                self.latched_reason = watch.describe()
+                self._latched_ns = now_ns
+        return tuple(changes)
+
+    def _disobeyed(self, inputs: Inputs, now_ns: int) -> bool:
+        """An estop is older than control has to obey it, and the wire does not show damping."""
+        if self.latched is not Stop.ESTOP or self.taken_over or inputs.report is None:
+            return False
+        since_ns = now_ns - self._latched_ns
+        if since_ns < OBEY_WITHIN_NS:
+            return False
+        return not (inputs.command_damping and inputs.command_age_s * 1e9 < OBEY_WITHIN_NS)
+
+    def _must_take_over(self, inputs: Inputs) -> bool:
+        due = any(self.watches[key].active for key in TAKE_OVER)
+        if self.taken_over or not due or inputs.report is None:
+            return False
+        self.taken_over = True
+        return True
+
+    def _reset(self, inputs: Inputs) -> str:
+        """Clear the latch; or leave it and say why."""
+        for watch in self.watches.values():
+            if watch.active and watch.event.reaction >= Reaction.STOP:
+                return f"{watch.describe()}; {watch.event.remedy}"
+        if not self._seen_state:
+            return "no state from the robot yet"
+        if inputs.report is None:
+            return "control is not running; start it first"
+        if not inputs.report.damping:
+            return f"control is in '{inputs.report.mode}': it must be damping first"
+        self.latched, self.latched_reason = Stop.NONE, ""
+        self.taken_over = False
+        self.resets += 1
+        return ""
+
+    def _verdict(self, readings: Readings) -> Verdict:
+        temperature = readings.get("motor_temperature")
+        fraction = 1.0
+        if temperature is not None and self.watches["motor_hot"].active:
+            fraction = torque_fraction(temperature.value, self._derate, self._sit)
+        obstacle = self._obstacle()
+        return Verdict(self.latched, fraction, not obstacle, True, self.latched_reason or obstacle)
+
+    def _obstacle(self) -> str:
+        """What stands against a start; "" when nothing does."""
+        if self.latched:
+            return self.latched_reason
+        if not self._seen_state:
+            return "no state from the robot yet"
+        for watch in self.watches.values():
+            if watch.active and watch.event.reaction >= Reaction.REFUSE_START:
+                return watch.describe()
+        return ""
+
+
+def is_damping(command: JointCommand) -> bool:
+    """Nothing but resistance to motion: no position, no speed, no torque is asked for."""
+    return (
+        not command.kp.any()
+        and not command.torque.any()
+        and not command.dq.any()
+        and bool((command.kd > 0).all())
+    )

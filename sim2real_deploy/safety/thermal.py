@@ -1,0 +1,100 @@
+"""Motor heat: how long until a limit, and how much torque a hot motor may still give.
+
+A winding under a steady load warms towards an equilibrium, dT/dt = a - b*T. The robot reports
+whole degrees, so the exact moments are those when a reading first rises; between them lie rates,
+and a line through the rates gives a and b.
+"""
+
+import math
+from collections import deque
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.robots.spec import RobotSpec
+from sim2real_deploy.safety.inputs import Inputs, Reading, Readings
+
+STEPS_REMEMBERED = 16
+STEPS_NEEDED = 4  # rises in the reading before anything is predicted
+COOLED_BY = 3  # degrees below the peak: the load has changed, begin again
+LEAST_FRACTION = 0.5  # of the torque, where derating ends and sitting down begins
+PERIOD_NS = 100_000_000
+
+
+def torque_fraction(temperature: float, derate: float, sit: float) -> float:
+    """Full torque up to the derating tier, then falling in a line to the least at the next."""
+    warmth = (temperature - derate) / (sit - derate)
+    return 1.0 - (1.0 - LEAST_FRACTION) * min(1.0, max(0.0, warmth))
+
+
+class HeatPredictor:
+    """One motor's time left."""
+
+    def __init__(self) -> None:
+        self._rises: deque[tuple[float, float]] = deque(maxlen=STEPS_REMEMBERED)
+
+    def update(self, temperature: float, now_s: float) -> None:
+        if self._rises and temperature <= self._rises[-1][1] - COOLED_BY:
+            self._rises.clear()
+        if not self._rises or temperature > self._rises[-1][1]:
+            self._rises.append((now_s, temperature))
+
+    def time_left_s(self, limit: float, now_s: float) -> float:
+        """Seconds until `limit` under the load of late; infinite when it will not get there."""
+        if len(self._rises) <= STEPS_NEEDED:
+            return math.inf
+        times, temperatures = np.array(self._rises).T[:, 1:]  # when it was first seen is no rise
+        since_s = now_s - float(times[-1])
+        rates = np.diff(temperatures) / np.diff(times)
+        middle = (temperatures[1:] + temperatures[:-1]) / 2
+        slope, start = np.polyfit(middle - middle.mean(), rates, 1)
+        start -= slope * middle.mean()  # the line is rate = start + slope * temperature
+        if slope >= 0:  # no sign of an equilibrium in sight
+            slope, start = 0.0, float(rates.mean())
+        if start + slope * temperatures[-1] <= 0 or since_s > 2.0 / rates[-1] + PERIOD_NS / 1e9:
+            return math.inf  # it has come to rest
+        return max(
+            0.0, _time_to(limit, float(temperatures[-1]), float(start), float(slope)) - since_s
+        )
+
+
+def _time_to(limit: float, temperature: float, start: float, slope: float) -> float:
+    """Integral of dT / (start + slope*T) from the temperature to the limit."""
+    now, then = start + slope * temperature, start + slope * limit
+    if limit <= temperature:
+        return 0.0
+    if then <= 0:
+        return math.inf
+    if slope == 0:
+        return (limit - temperature) / now
+    return math.log(then / now) / slope
+
+
+class Heat:
+    """All motors: the hottest one, and the one that will be too hot first."""
+
+    def __init__(self, robot: RobotSpec, limit: float) -> None:
+        self._names = robot.joint_names
+        self._limit = limit
+        self._motors = [HeatPredictor() for _ in self._names]
+        self._looked_ns: int | None = None
+        self._readings: Readings = {}
+
+    def measure(self, inputs: Inputs, now_ns: int) -> Readings:
+        due = self._looked_ns is None or now_ns - self._looked_ns >= PERIOD_NS
+        if inputs.state is not None and due:
+            self._looked_ns = now_ns
+            self._readings = self._see(inputs.state.temperature, now_ns / 1e9)
+        return self._readings
+
+    def _see(self, temperatures: npt.NDArray[np.integer], now_s: float) -> Readings:
+        left = []
+        for motor, temperature in zip(self._motors, temperatures.tolist(), strict=True):
+            motor.update(temperature, now_s)
+            left.append(motor.time_left_s(self._limit, now_s))
+        hottest = int(temperatures.argmax())
+        first = int(np.argmin(left))
+        return {
+            "motor_temperature": Reading(float(temperatures[hottest]), self._names[hottest]),
+            "motor_time_left_s": Reading(left[first], self._names[first]),
+        }

@@ -1,0 +1,60 @@
+"""A healthy robot, to be made ill by the safety tests: states and inputs with one thing wrong."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sim2real_deploy.robots import RobotState, load_robot
+from sim2real_deploy.safety.chain import Report
+from sim2real_deploy.safety.inputs import Inputs
+from sim2real_deploy.wire.link import LinkCounters
+
+GO2 = load_robot("go2")
+MS = 1_000_000
+TICK = 2 * MS
+WALKING = Report("walk", "control", 42, 0, False, False, 0, False, 1.0, 0.1)
+DAMPING = replace(WALKING, mode="damp", damping=True)
+
+
+def healthy_state(now_ns: int, **changes: Any) -> RobotState:
+    """A robot that stands; its sensors are never quite still."""
+    wiggle = np.float32(1e-3 * np.sin(now_ns / 1e7))
+    values: dict[str, Any] = {
+        "received_ns": now_ns,
+        "tick": now_ns // MS,
+        "quaternion": np.array([1, 0, 0, 0], np.float32),
+        "gyroscope": np.array([wiggle, 0, 0], np.float32),
+        "accelerometer": np.array([0, 0, 9.81], np.float32),
+        "q": GO2.stand_pose.copy(),
+        "dq": np.full(GO2.joint_count, wiggle, np.float32),
+        "ddq": np.zeros(GO2.joint_count, np.float32),
+        "torque": np.zeros(GO2.joint_count, np.float32),
+        "temperature": np.full(GO2.joint_count, 35, np.int8),
+        "lost": np.zeros(GO2.joint_count, np.uint32),
+        "foot_force": np.zeros(4, np.int16),
+        "battery_percent": 80,
+        "battery_current_ma": -2000,
+        "cell_millivolts": np.array([3900] * 8 + [0] * 7, np.uint16),
+        "voltage": 31.2,
+        "current": 2.0,
+        "imu_temperature": 40,
+        "remote": bytes(40),
+        "raw": b"",
+    }
+    return RobotState(**(values | changes))
+
+
+def healthy_inputs(now_ns: int, **changes: Any) -> Inputs:
+    values: dict[str, Any] = {
+        "state": healthy_state(now_ns),
+        "counters": LinkCounters(received=now_ns // TICK),
+        "report": WALKING,
+        "answer_age_s": 0.005,
+        "command_age_s": 0.002,
+        "command_damping": False,
+        "recorder_silence_s": 0.5,
+        "disk_free_gb": 100.0,
+        "wall_ns": 1_700_000_000_000_000_000 + now_ns,
+    }
+    return Inputs(**(values | changes))
