@@ -14,6 +14,9 @@ def data_tree(folder: str) -> list[tuple[str, list[str]]]:
     return [(f"share/{NAME}/{file.parent}", [str(file)]) for file in files]
 
 
+# Readers of others, and a browser: what proves that bags and reports open elsewhere.
+BAG_CHECKS = ["rosbags", "mcap-ros2-support", "pyarrow", "playwright"]
+
 setup(
     name=NAME,
     version="0.1.0",
@@ -40,12 +43,23 @@ setup(
         "fastcrc",
         "cyclonedds==11.0.1",
         "onnxruntime",
+        "mcap",
     ],
     extras_require={
         "ros": ["ros-rclpy[fastrtps]", "ros-common-interfaces"],  # where no ROS 2 is installed
         "sim": ["mujoco", "imageio[ffmpeg]"],
+        "analysis": ["pyarrow"],  # export to Parquet
         "train": ["torch==2.13.0", "onnx", "matplotlib"],
-        "dev": ["pytest", "pytest-timeout", "hypothesis", "ruff", "mypy", "types-PyYAML", "onnx"],
+        "dev": [
+            "pytest",
+            "pytest-timeout",
+            "hypothesis",
+            "ruff",
+            "mypy",
+            "types-PyYAML",
+            "onnx",
+            *BAG_CHECKS,
+        ],
     },
     entry_points={"console_scripts": ["sim2real = sim2real_deploy.cli:main"]},
 )

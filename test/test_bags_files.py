@@ -20,7 +20,7 @@ from sim2real_deploy.bags import Bag, BagWriter, Message, Qos, Topic, definition
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.wire.messages import FAMILIES
 
-GOLDEN = Path(__file__).parents[2] / "shared/data/wire/golden_messages.json"
+GOLDEN = Path(__file__).parent / "data/wire/golden_messages.json"
 STATE = Topic("/wire/lowstate", *definitions.of_wire(FAMILIES["go"].state), Qos("best_effort"))
 ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
 LATCHED = Topic("/mode", "std_msgs/msg/String", "string data\n", Qos("reliable", "transient_local"))
@@ -71,7 +71,6 @@ def test_the_bag_opens_with_rosbags_and_follows_rosbag2(tmp_path: Path) -> None:
     assert sum(file["message_count"] for file in information["files"]) == 1000
 
 
-@pytest.mark.skipif(not GOLDEN.is_file(), reason="no golden messages beside the checkout")
 @pytest.mark.parametrize("family", ["go", "hg"])
 @pytest.mark.parametrize("message", ["state", "command"])
 def test_mcaps_own_decoder_reads_the_vendors_messages(

@@ -37,6 +37,16 @@ def of_class(message: type[Any]) -> tuple[str, str]:
     return f"{package}/msg/{name}", _assemble(f"{package}/{name}", _body_of_class)
 
 
+def message_class(type_name: str) -> type[Any] | None:
+    """The Python class of "package/msg/Name", or None where its package is not installed."""
+    package, _, name = type_name.split("/")
+    try:
+        found: type[Any] | None = getattr(importlib.import_module(f"{package}.msg"), name, None)
+    except ModuleNotFoundError:
+        return None
+    return found
+
+
 def _assemble(root: str, body_of: Callable[[str], str]) -> str:
     """The root's fields, then every nested type once, as rosbag2 lays them out."""
     bodies = {root: body_of(root)}

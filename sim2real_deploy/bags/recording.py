@@ -18,6 +18,7 @@ from sim2real_deploy.bags.topic import Message, Topic
 from sim2real_deploy.bags.writer import BagWriter
 
 FLUSH_S = 0.4
+COUNTS = "counts"  # the metadata record that says what was received and what of it was dropped
 QUOTA_EVERY_S = 30.0
 QUEUE_MESSAGES = 50_000  # some 20 s of a whole stack
 
@@ -100,6 +101,7 @@ class Recording:
                 self._heed_event()
                 self._keep_room()
             self._flush()
+            self._writer.annotate(COUNTS, self._counts())
             self._writer.close()
         except OSError as error:
             self.failure = f"recording stopped: {error.strerror or error} ({self.directory})"
@@ -115,6 +117,11 @@ class Recording:
         batch = [self._queue.popleft() for _ in range(len(self._queue))]
         if batch:
             self._writer.write(batch)
+
+    def _counts(self) -> dict[str, str]:
+        received = {f"received{topic}": str(count) for topic, count in self.received.items()}
+        dropped = {f"dropped{topic}": str(count) for topic, count in self.dropped.items()}
+        return received | dropped
 
     def _heed_event(self) -> None:
         now_s = time.monotonic()

@@ -1,0 +1,231 @@
+"""The recorder: every ROS topic of the stack and the raw wire, into one bag. It only listens."""
+
+import platform
+import threading
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import rclpy.serialization
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.node import Node
+from rclpy.parameter_client import AsyncParameterClient
+from std_msgs.msg import String
+from std_srvs.srv import Trigger
+
+from sim2real_deploy import __version__
+from sim2real_deploy.bags import Message, Qos, Topic, definitions
+from sim2real_deploy.bags.recording import Recording, Storage
+from sim2real_deploy.nodes.common import LATCHED, WIRE, Parameter, Stop, declare, run
+from sim2real_deploy.nodes.raw_topics import RawTopics
+from sim2real_deploy.policy.bundle import load_bundle
+from sim2real_deploy.robots import RobotSpec, load_robot
+from sim2real_deploy.wire.channels import Participant, RawReader
+from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
+from sim2real_deploy.wire.messages import FAMILIES
+
+POLL_S = 0.02
+DISCOVER_S = 0.25
+SAFETY_STATE = "safety/state"
+VERSIONS = ("numpy", "onnxruntime", "cyclonedds", "mujoco", "mcap", "ros-rclpy")
+PARAMETERS = (
+    *WIRE,
+    Parameter("runs", "runs", "Folder that the runs are written into."),
+    Parameter("label", "run", "Ends the run's name, after its time."),
+    Parameter("stage", "", "Deployment stage, written into the bag."),
+    Parameter("policy", "", "Policy bundle, by name or folder, copied into the bag."),
+    Parameter("quota_gb", 20.0, "Oldest unpinned runs go beyond this.", (0.1, 10_000.0)),
+    Parameter("min_free_mb", 500, "Recording stops with less free on the disk.", (0, 1_000_000)),
+    Parameter("split_mb", 1024, "A new file of the bag begins at this size.", (1, 100_000)),
+    Parameter("black_box_s", 0.0, "Keep only so many seconds until an event; 0 keeps all.",
+              (0.0, 3600.0)),
+    Parameter("after_event_s", 10.0, "Black box: how long it records on after an event.",
+              (0.0, 3600.0)),
+)  # fmt: skip
+
+
+class Recorder(Node):
+    def __init__(self) -> None:
+        super().__init__("recorder")
+        values = declare(self, PARAMETERS)
+        robot = load_robot(values["robot"])
+        # The wire is stamped by the monotonic clock, ROS by the wall clock: one offset per run.
+        self._epoch_ns = time.time_ns() - time.monotonic_ns()
+        information, attachments = self._describe_run(values, robot)
+        storage = Storage(
+            Path(values["runs"]),
+            quota_bytes=int(values["quota_gb"] * (1 << 30)),
+            min_free_bytes=values["min_free_mb"] << 20,
+            max_file_bytes=values["split_mb"] << 20,
+            ring_s=values["black_box_s"] or None,
+            after_event_s=values["after_event_s"],
+        )
+        self._topics = RawTopics(self)
+        self._participant = Participant(values["domain"], values["interface"], "recorder")
+        self.recording = Recording(storage, values["label"], information, attachments)
+        self._stop = threading.Event()
+        wire = self._listen_to_wire(robot)
+        self._threads = [
+            threading.Thread(target=self._drain_topics, name="topics"),
+            threading.Thread(target=self._drain_wire, args=(wire,), name="wire"),
+        ]
+        self._parameter_clients: dict[str, AsyncParameterClient] = {}
+        self._asked_nodes: set[str] = set()
+        self._in_error = False
+        self._announced_run: Path | None = None
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._run_name = self.create_publisher(String, "~/run", LATCHED)
+        self.create_service(Trigger, "~/pin", self._pin)
+        self.create_timer(DISCOVER_S, self._discover)
+        self.create_timer(1.0, self._report)
+        for thread in self._threads:
+            thread.start()
+        self.get_logger().info(f"recording into {self.recording.directory}")
+
+    def close(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self._participant.close()
+        self.recording.close()
+        self.get_logger().info(f"the bag is {self.recording.directory}")
+
+    def _describe_run(
+        self, values: dict[str, Any], robot: RobotSpec
+    ) -> tuple[dict[str, str], dict[str, bytes]]:
+        information = {
+            "robot": robot.name,
+            "stage": values["stage"],
+            "namespace": self.get_namespace(),
+            "interface": values["interface"],
+            "domain": str(values["domain"]),
+            "host": platform.node(),
+            "system": platform.platform(),
+            "epoch_minus_monotonic_ns": str(self._epoch_ns),
+            "version": __version__,
+            "python": platform.python_version(),
+        }
+        for package in VERSIONS:
+            try:
+                information[f"version/{package}"] = version(package)
+            except PackageNotFoundError:
+                continue
+        attachments = {"robot.json": robot.model_dump_json(indent=1).encode()}
+        if values["policy"]:
+            bundle = load_bundle(values["policy"], robot)
+            information["policy"] = bundle.contract.name
+            information["policy_sha256"] = bundle.contract.sha256
+            attachments["policy.onnx"] = bundle.model
+            attachments["policy.yaml"] = (bundle.folder / "policy.yaml").read_bytes()
+        return information, attachments
+
+    def _listen_to_wire(self, robot: RobotSpec) -> dict[str, RawReader]:
+        """Named apart from the robot's own topics: playing a bag must never command a robot."""
+        family = FAMILIES[robot.wire.family]
+        namespace = self.get_namespace().rstrip("/")
+        readers = {}
+        for topic, layout in ((LOW_STATE, family.state), (LOW_CMD, family.command)):
+            name = f"{namespace}/wire/{topic.removeprefix('rt/')}"
+            self.recording.add_topic(Topic(name, *definitions.of_wire(layout), Qos("best_effort")))
+            readers[name] = self._participant.reader(topic, layout.type_name, depth=2000)
+        return readers
+
+    def _drain_wire(self, readers: dict[str, RawReader]) -> None:
+        """Woken by states alone; the command that answered the last one is taken along."""
+        state_reader = next(iter(readers.values()))
+        sequences = dict.fromkeys(readers, 0)
+        while not self._stop.is_set():
+            state_reader.wait(POLL_S)
+            for name, reader in readers.items():
+                for sample in reader.take():
+                    sequences[name] += 1
+                    log_ns = sample.received_ns + self._epoch_ns
+                    self.recording.put(
+                        Message(log_ns, name, sample.source_ns, sequences[name], sample.data)
+                    )
+
+    def _drain_topics(self) -> None:
+        safety = self.resolve_topic_name(SAFETY_STATE)
+        while not self._stop.wait(POLL_S):
+            for message in self._topics.take():
+                self.recording.put(message)
+                if message.topic == safety:
+                    self._heed(message)
+
+    def _heed(self, message: Message) -> None:
+        """An error of the safety supervisor is the event a black box waits for."""
+        status = rclpy.serialization.deserialize_message(message.data, DiagnosticStatus)
+        in_error = status.level == DiagnosticStatus.ERROR
+        if in_error and not self._in_error:
+            self.recording.event(status.message)
+        self._in_error = in_error
+
+    def _discover(self) -> None:
+        self._topics.discover(self.recording.add_topic)
+        namespace = self.get_namespace()
+        for name, where in self.get_node_names_and_namespaces():
+            full = f"{where.rstrip('/')}/{name}"
+            if full not in self._asked_nodes and where.startswith(namespace) and name[0] != "_":
+                self._ask_parameters(full)
+
+    def _ask_parameters(self, node: str) -> None:
+        """Into the bag go the parameters in force, whoever set them."""
+        if node not in self._parameter_clients:
+            self._parameter_clients[node] = AsyncParameterClient(self, node)
+        client = self._parameter_clients[node]
+        if not client.services_are_ready():
+            return  # not up yet: asked again at the next discovery
+        self._asked_nodes.add(node)
+
+        def got_names(future: Any) -> None:
+            names = list(future.result().result.names)
+            client.get_parameters(names).add_done_callback(lambda f: got_values(names, f))
+
+        def got_values(names: list[str], future: Any) -> None:
+            values = [rclpy.parameter.parameter_value_to_python(v) for v in future.result().values]
+            record = {name: str(value) for name, value in zip(names, values, strict=True)}
+            self.recording.annotate(f"parameters{node}", record)
+
+        client.list_parameters().add_done_callback(got_names)
+
+    def _pin(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self.recording.event("pinned by hand")
+        response.success = not self.recording.failure
+        response.message = self.recording.failure or str(self.recording.directory)
+        return response
+
+    def _report(self) -> None:
+        recording = self.recording
+        if recording.directory != self._announced_run:
+            self._announced_run = recording.directory
+            self._run_name.publish(String(data=str(recording.directory.resolve())))
+        status = DiagnosticStatus(name="recorder", hardware_id="recorder")
+        dropped = sum(recording.dropped.values())
+        if recording.failure:
+            status.level, status.message = DiagnosticStatus.ERROR, recording.failure
+        elif dropped:
+            status.level = DiagnosticStatus.WARN
+            status.message = f"{dropped} messages did not fit the queue"
+        else:
+            status.level, status.message = DiagnosticStatus.OK, "recording"
+        facts = {
+            "run": str(recording.directory),
+            "received": str(sum(recording.received.values())),
+            "dropped": str(dropped),
+            "lost before the recorder": str(sum(self._topics.lost.values())),
+            "types not installed": ", ".join(sorted(self._topics.unknown)),
+        }
+        status.values = [KeyValue(key=key, value=value) for key, value in facts.items()]
+        array = DiagnosticArray(status=[status])
+        array.header.stamp = self.get_clock().now().to_msg()
+        self._diagnostics.publish(array)
+
+
+def build(_: Stop) -> Sequence[Node]:
+    return (Recorder(),)
+
+
+if __name__ == "__main__":
+    run(build)

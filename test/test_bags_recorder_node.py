@@ -1,0 +1,142 @@
+"""The recorder as it runs: a process of its own, beside publishers and a wire that know nothing."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from sim2real_deploy.bags import Bag, runs
+from sim2real_deploy.bags.recording import COUNTS
+
+TOPIC_HZ, WIRE_HZ, SECONDS = 100, 500, 3
+# Publishes numbered messages, then writes how many of each it sent.
+SOURCE = f"""
+import json, sys, time, threading
+import rclpy
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from diagnostic_msgs.msg import DiagnosticStatus
+from sensor_msgs.msg import JointState
+from std_msgs.msg import String
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.wire.channels import Participant
+from sim2real_deploy.wire.messages import FAMILIES
+rclpy.init()
+node = rclpy.create_node("source", namespace="dog")
+other = rclpy.create_node("other", namespace="cat")
+best_effort = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
+latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+joints = node.create_publisher(JointState, "joint_states", best_effort)
+foreign = other.create_publisher(JointState, "joint_states", best_effort)
+safety = node.create_publisher(DiagnosticStatus, "safety/state", latched)
+safety.publish(DiagnosticStatus(level=DiagnosticStatus.OK, message="all is well"))
+node.declare_parameter("gain", 2.5)
+family = FAMILIES["go"]
+participant = Participant(int(sys.argv[1]), "lo", "source")
+writers = [participant.writer(f"rt/low{{n}}", layout.type_name)
+           for n, layout in (("state", family.state), ("cmd", family.command))]
+sizes = [family.state.size, family.command.size]
+spinning = threading.Thread(target=rclpy.spin, args=(node,), daemon=True)
+spinning.start()
+print("up", flush=True)
+sys.stdin.readline()
+sent = 0
+start = time.monotonic()
+message = JointState(name=["a"] * 12, position=[0.0] * 12)
+for tick in range({SECONDS * WIRE_HZ}):
+    for writer, size in zip(writers, sizes):
+        writer.write(b"\\0\\1\\0\\0" + tick.to_bytes(4, "little") * (size // 4 - 1))
+    if tick % {WIRE_HZ // TOPIC_HZ} == 0:
+        message.velocity = [float(tick)]
+        joints.publish(message)
+        foreign.publish(message)
+    time.sleep(max(0.0, start + (tick + 1) / {WIRE_HZ} - time.monotonic()))
+if sys.argv[2] == "fall":
+    safety.publish(DiagnosticStatus(level=DiagnosticStatus.ERROR, message="fell over"))
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def domains(monkeypatch: pytest.MonkeyPatch) -> int:
+    pick = random.Random(os.getpid() + time.time_ns())
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(pick.randrange(1, 100)))
+    return pick.randrange(100, 230)
+
+
+def record(root: Path, domain: int, ending: str, **parameters: object) -> tuple[Path, float]:
+    """Run source and recorder together; the run's directory, and the recorder's CPU share."""
+    arguments = {"domain": domain, "runs": root, "label": "test", "min_free_mb": 0}
+    recorder = subprocess.Popen(
+        [sys.executable, "-m", "sim2real_deploy.nodes.recorder", "--ros-args", "-r", "__ns:=/dog"]
+        + [part for k, v in (arguments | parameters).items() for part in ("-p", f"{k}:={v}")]
+    )
+    source = subprocess.Popen(
+        [sys.executable, "-c", SOURCE, str(domain), ending],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert source.stdin
+    assert source.stdout
+    assert source.stdout.readline() == "up\n"
+    time.sleep(3.0)  # they find each other, and the recorder asks for parameters
+    process = psutil.Process(recorder.pid)
+    before, start = process.cpu_times(), time.monotonic()
+    source.stdin.write("\n")
+    source.stdin.flush()
+    assert source.stdout.readline() == "done\n"
+    after = process.cpu_times()
+    share = (after.user + after.system - before.user - before.system) / (time.monotonic() - start)
+    time.sleep(0.5)
+    recorder.send_signal(signal.SIGINT)
+    assert recorder.wait(10) == 0
+    source.stdin.write("\n")
+    source.stdin.flush()
+    source.wait(10)
+    return root, share
+
+
+def test_all_that_was_sent_is_in_the_bag(tmp_path: Path, domains: int) -> None:
+    root, share = record(tmp_path, domains, "fall")
+    print(f"recorder: {share:.1%} of a core")
+    (run,) = root.iterdir()
+    bag = Bag(run)
+    assert bag.complete
+    counted: dict[str, list[int]] = {}
+    for message in bag.messages():
+        counted.setdefault(message.topic, []).append(message.sequence)
+    assert len(counted["/dog/joint_states"]) == SECONDS * TOPIC_HZ
+    for name in ("/dog/wire/lowstate", "/dog/wire/lowcmd"):
+        ticks = [m.data[4:8] for m in bag.messages([bag.topics[name]])]
+        assert [int.from_bytes(t, "little") for t in ticks] == list(range(SECONDS * WIRE_HZ))
+    assert "/cat/joint_states" not in bag.topics
+    for topic, numbers in counted.items():
+        assert bag.metadata[COUNTS][f"received{topic}"] == str(len(numbers))
+    assert not any(key.startswith("dropped") for key in bag.metadata[COUNTS])
+    assert bag.metadata["parameters/dog/source"]["gain"] == "2.5"
+    assert bag.information["robot"] == "go2"
+    assert "robot.json" in bag.attachments
+    assert bag.topics["/dog/safety/state"].qos.durability == "transient_local"
+    assert len(counted["/dog/safety/state"]) == 2  # the one from before the recorder, and the fall
+    assert (run / runs.PIN).read_text() == "fell over\n"
+    metadata = yaml.safe_load((run / "metadata.yaml").read_text())["rosbag2_bagfile_information"]
+    assert metadata["message_count"] == sum(len(numbers) for numbers in counted.values())
+
+
+def test_times_are_those_of_sending_and_receiving(tmp_path: Path, domains: int) -> None:
+    before_ns = time.time_ns()
+    root, _ = record(tmp_path, domains, "")
+    bag = Bag(next(root.iterdir()))
+    for message in bag.messages():
+        assert before_ns - 1_000_000_000 < message.publish_ns <= message.log_ns + 1_000_000
+        if message.topic.startswith("/dog/wire"):
+            assert message.log_ns - message.publish_ns < 200_000_000
+    states = [m.log_ns for m in bag.messages([bag.topics["/dog/wire/lowstate"]])]
+    assert states == sorted(states)
+    assert abs((states[-1] - states[0]) / 1e9 - SECONDS) < 0.5
