@@ -1,6 +1,8 @@
 """The `sim2real` command. One module per verb or family; each imports its heavy parts late."""
 
+import pkgutil
 import sys
+from importlib import import_module
 
 import typer
 
@@ -27,11 +29,10 @@ def _root(
 
 def main() -> None:
     """Entry point: a Refusal is the user's to mend, so it is printed as text and exits with 2."""
+    for module in pkgutil.iter_modules(__path__):  # a verb registers itself by being in this folder
+        import_module(f"{__name__}.{module.name}")
     try:
         app()
     except Refusal as refusal:
         typer.secho(str(refusal), fg="red", err=True)
         sys.exit(2)
-
-
-from sim2real_deploy.cli import train  # noqa: E402,F401

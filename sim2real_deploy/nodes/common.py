@@ -4,6 +4,7 @@ Signals are taken by a thread of their own, so a Ctrl-C reaches the control loop
 when the executor next wakes up.
 """
 
+import ctypes
 import os
 import signal
 import socket
@@ -22,10 +23,12 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.launcher import LAUNCHER_PID
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 SENSOR = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ def run(build: Callable[[Stop], Sequence[Node]]) -> NoReturn:
     """
     stop = Stop()
     _watch_signals(stop)
+    _end_with_launcher()
     try:
         rclpy.init(args=sys.argv, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:
@@ -155,3 +159,13 @@ def _watch_signals(stop: Stop) -> None:
             os._exit(1)
 
     threading.Thread(target=watch, name="signals", daemon=True).start()
+
+
+def _end_with_launcher() -> None:
+    """Have the kernel interrupt us when our launcher dies: nobody may be left walking alone."""
+    launcher = os.environ.get(LAUNCHER_PID)
+    if launcher is None:
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
+    if os.getppid() != int(launcher):  # it was gone before we asked
+        sys.exit("the launcher has ended; so do we")

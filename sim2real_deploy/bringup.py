@@ -1,0 +1,134 @@
+"""The node graph as data: which processes make up a bring-up, in which order, with what set.
+
+Read by launch/*.launch.py where ROS 2 is installed and by `sim2real up` where it is not, so the two
+cannot drift apart. Processes start in the order given and stop in reverse: control goes first and
+damps, the supervisor watches it do so, the recorder sees it, the robot (twin) goes last.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from sim2real_deploy.errors import Refusal
+
+Value = str | int | float | bool
+YES_NO = ("true", "false")
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a bring-up, as `ros2 launch` and `sim2real up` both show it."""
+
+    name: str
+    default: str
+    description: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One node process: the module below nodes/ that it runs, and its ROS parameters."""
+
+    name: str
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    essential: bool = False  # when it ends, all end
+    respawn: bool = False  # when it ends by itself it is started again
+
+
+ROBOT = Argument("robot", "twin", "Walk the twin or the real robot.", ("twin", "real"))
+INTERFACE = Argument("interface", "lo", "Network interface the robot is on; needed for `real`.")
+DOMAIN = Argument("domain", "0", "DDS domain of the robot's own bus (0 on the robot).")
+NAMESPACE = Argument("namespace", "", "ROS namespace of all nodes, for more than one robot.")
+PARAMS_FILE = Argument("params_file", "", "ROS parameter file applied to all nodes.")
+FLOOR = Argument("floor", "flat", "What the twin walks on: flat, rough, slope, stairs, slippery.")
+PRESET = Argument("preset", "default", "The twin's imperfections: a preset in config/twin.yaml.")
+SEED = Argument("seed", "0", "Seed of the twin's floor and noise.")
+
+GO2_WALK = (
+    ROBOT,
+    INTERFACE,
+    DOMAIN,
+    Argument("policy", "go2_walk", "Policy bundle: a name in policies/, or a folder."),
+    Argument("stage", "tether", "How far it may go: a stage in config/stages.yaml."),
+    Argument("record", "true", "Record everything into a bag.", YES_NO),
+    Argument("runs", "runs", "Folder that each run's bag and reports go into."),
+    NAMESPACE,
+    PARAMS_FILE,
+    FLOOR,
+    PRESET,
+    SEED,
+)
+WALK_PROGRAMME = (
+    *GO2_WALK,
+    Argument("duration", "20", "Seconds of walking; 0 walks until Ctrl-C."),
+)
+TWIN = (INTERFACE, DOMAIN, NAMESPACE, PARAMS_FILE, FLOOR, PRESET, SEED)
+
+
+def resolve(arguments: tuple[Argument, ...], given: Mapping[str, str]) -> dict[str, str]:
+    """Defaults with what was given on top; an unknown name or choice is refused by name."""
+    known = {argument.name: argument for argument in arguments}
+    for name, value in given.items():
+        if name not in known:
+            raise Refusal(f"there is no argument '{name}'; there are: {', '.join(known)}")
+        choices = known[name].choices
+        if choices and value not in choices:
+            raise Refusal(f"{name}:={value}: it is one of {', '.join(choices)}")
+    return {name: given.get(name, argument.default) for name, argument in known.items()}
+
+
+def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
+    """The whole stack for one Go2, real or twin."""
+    real = values["robot"] == "real"
+    if real and values["interface"] == "lo":
+        raise Refusal(
+            "robot:=real needs interface:=NAME, the network interface that the robot is plugged "
+            "into (`ip -brief address` lists them; the robot is 192.168.123.161)"
+        )
+    wire = _wire(values)
+    watched = {"stage": values["stage"], "policy": values["policy"]}
+    processes = [] if real else [_twin(values)]
+    if values["record"] == "true":
+        folder = {"directory": values["runs"], "label": values["policy"].rpartition("/")[2]}
+        processes.append(Process("recorder", {**wire, **watched, **folder}, respawn=True))
+    processes.append(Process("safety_supervisor", {**wire, **watched}, essential=True))
+    processes.append(Process("control", {**wire, **watched}, essential=True))
+    return tuple(processes)
+
+
+def walk_programme(values: Mapping[str, str]) -> tuple[Process, ...]:
+    """The stack, and an operator that walks a short programme and judges it."""
+    try:
+        duration = float(values["duration"])
+    except ValueError:
+        raise Refusal(f"duration:={values['duration']}: a number of seconds, or 0") from None
+    truth = "odom" if values["robot"] == "real" else "twin/odom"
+    operator: dict[str, Value] = {"robot": "go2", "runs": values["runs"]}
+    operator.update(duration=duration, truth=truth)
+    return (*go2_walk(values), Process("walk_programme", operator, essential=True))
+
+
+def twin_alone(values: Mapping[str, str]) -> tuple[Process, ...]:
+    return (_twin(values),)
+
+
+def _wire(values: Mapping[str, str]) -> dict[str, Value]:
+    domain = values["domain"]
+    if not domain.isdecimal() or int(domain) > 232:
+        raise Refusal(f"domain:={domain}: a DDS domain is a whole number from 0 to 232")
+    return {"robot": "go2", "interface": values["interface"], "domain": int(domain)}
+
+
+def _twin(values: Mapping[str, str]) -> Process:
+    if not values["seed"].isdecimal():
+        raise Refusal(f"seed:={values['seed']}: a seed is a whole number")
+    parameters = _wire(values)
+    parameters.update(floor=values["floor"], preset=values["preset"], seed=int(values["seed"]))
+    return Process("twin", parameters, essential=True)
+
+
+Graph = Callable[[Mapping[str, str]], tuple[Process, ...]]
+BRINGUPS: dict[str, tuple[tuple[Argument, ...], Graph]] = {
+    "go2_walk": (GO2_WALK, go2_walk),
+    "twin": (TWIN, twin_alone),
+    "walk_programme": (WALK_PROGRAMME, walk_programme),
+}

@@ -1,0 +1,71 @@
+"""`sim2real up`: the node graph of a bring-up, where there is no `ros2 launch`."""
+
+import os
+import random
+from pathlib import Path
+
+import typer
+
+from sim2real_deploy.bringup import BRINGUPS, Argument, resolve
+from sim2real_deploy.cli import app
+from sim2real_deploy.errors import Refusal
+
+FREE = "free"
+
+
+@app.command("up")
+def up(
+    bringup: str = typer.Argument(..., help=f"Which: {', '.join(BRINGUPS)}."),
+    arguments: list[str] = typer.Argument(None, help="name:=value, as for `ros2 launch`."),
+    show_args: bool = typer.Option(False, "--show-args", "-s", help="List them and leave."),
+) -> None:
+    """Bring up the stack: ordered start, one output, and one Ctrl-C damps and ends it."""
+    if bringup not in BRINGUPS:
+        raise Refusal(f"there is no bring-up '{bringup}'; there are: {', '.join(BRINGUPS)}")
+    known, graph = BRINGUPS[bringup]
+    if show_args:
+        _show(known)
+        return
+    values = resolve(known, dict(_split(argument) for argument in arguments or ()))
+    environment = {}
+    if values.get("domain") == FREE:
+        values["domain"] = str(free_domain())
+        environment["ROS_DOMAIN_ID"] = values["domain"]
+        typer.echo(f"domain {values['domain']} for the robot's bus and for ROS")
+    if "ROS_AUTOMATIC_DISCOVERY_RANGE" not in os.environ:
+        environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+
+    from sim2real_deploy.launcher import Launcher
+
+    launcher = Launcher(graph(values), values["namespace"], values["params_file"], environment)
+    raise typer.Exit(launcher.run())
+
+
+def free_domain() -> int:
+    """A DDS domain none of whose UDP ports is in use here, so that runs do not meet."""
+    in_use = set()
+    for table in ("/proc/net/udp", "/proc/net/udp6"):
+        if Path(table).exists():
+            rows = Path(table).read_text().splitlines()[1:]
+            in_use |= {int(row.split()[1].split(":")[1], 16) for row in rows}
+    domains = [
+        domain
+        for domain in range(1, 101)  # higher ones reach into the ephemeral ports
+        if in_use.isdisjoint(range(7400 + 250 * domain, 7650 + 250 * domain))
+    ]
+    if not domains:
+        raise Refusal("no free DDS domain on this machine: end some of the running stacks")
+    return random.choice(domains)
+
+
+def _split(argument: str) -> tuple[str, str]:
+    name, separator, value = argument.partition(":=")
+    if not separator:
+        raise Refusal(f"'{argument}': arguments are written name:=value")
+    return name, value
+
+
+def _show(arguments: tuple[Argument, ...]) -> None:
+    for argument in arguments:
+        choices = f" ({'|'.join(argument.choices)})" if argument.choices else ""
+        typer.echo(f"  {argument.name}:={argument.default}{choices}\n      {argument.description}")

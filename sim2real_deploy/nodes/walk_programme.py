@@ -1,0 +1,199 @@
+"""The operator of `make walk`: stands the robot up, walks the programme, sits it down, sums up."""
+
+import math
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from geometry_msgs.msg import Twist
+from nav_msgs.msg import Odometry
+from rclpy.node import Node
+from std_msgs.msg import String
+from std_srvs.srv import Trigger
+
+from sim2real_deploy.checks import Check, exit_code, print_table, write_json
+from sim2real_deploy.evaluation.programme import Segment, Tracker, segment_at
+from sim2real_deploy.nodes.common import LATCHED, ROBOT, SENSOR, Parameter, Stop, declare, run
+
+PARAMETERS = (
+    ROBOT,
+    Parameter("duration", 20.0, "Seconds of walking; 0 walks until Ctrl-C.", (0.0, 86400.0)),
+    Parameter("runs", "runs", "Folder for the summary where nothing is recorded."),
+    Parameter("truth", "twin/odom", "Odometry to judge by: the twin's truth, or `odom`."),
+)
+READY_S = 60.0  # the processes start side by side; ROS discovery takes a few seconds
+MOVE_S = 15.0
+COMMAND_PERIOD_S = 0.05
+
+
+class Ended(Exception):
+    """The programme is over before its end: asked to stop, or the robot left the mode."""
+
+
+class WalkProgramme(Node):
+    def __init__(self, stop: Stop) -> None:
+        super().__init__("walk_programme")
+        values = declare(self, PARAMETERS)
+        self._duration_s = float(values["duration"])
+        self._folder = Path(values["runs"]) / time.strftime("%Y-%m-%d_%H-%M-%S")
+        self._stop = stop
+        self._tracker = Tracker()
+        self._segment: Segment | None = None
+        self._mode = ""
+        self._safety = ""
+        self._statistics: dict[str, str] = {}
+        self._velocity = (0.0, 0.0, 0.0)
+        driver = f"{values['robot']}_driver"
+        self._requests = {
+            name: self.create_client(Trigger, f"{driver}/{name}")
+            for name in ("stand", "walk", "sit")
+        }
+        self._command = self.create_publisher(Twist, "cmd_vel", 10)
+        self.create_subscription(String, "control/mode", self._on_mode, LATCHED)
+        self.create_subscription(DiagnosticStatus, "safety/state", self._on_safety, LATCHED)
+        self.create_subscription(DiagnosticArray, "control/stats", self._on_statistics, 10)
+        self.create_subscription(String, "recorder/run", self._on_run, LATCHED)
+        self.create_subscription(Odometry, values["truth"], self._on_odometry, SENSOR)
+        self._thread = threading.Thread(target=self._run, name="programme", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._thread.join(2.0)
+
+    def _run(self) -> None:
+        ended_early = ""
+        try:
+            self._reach("stand", "standing")
+            self._reach("walk", "walking")
+            self._walk()
+            self._reach("sit", "damping")
+        except Ended as ended:
+            ended_early = str(ended)
+        checks = [Check.at_most("ended before its time", float(bool(ended_early)), 0)]
+        checks += self._tracker.checks()
+        self._report(checks, ended_early)
+        self._stop.request(exit_code(checks))
+
+    def _reach(self, service: str, mode: str) -> None:
+        """Ask until control agrees, then wait until it is there."""
+        client = self._requests[service]
+        said = ""
+        patience = time.monotonic() + READY_S
+        while True:
+            self._check_running()
+            if client.service_is_ready():
+                answer = self._call(client)
+                if answer is not None and answer.success:
+                    break
+                words = "no answer" if answer is None else answer.message
+            else:
+                words = "control is not there yet"
+            if time.monotonic() > patience:
+                raise Ended(f"{service}: {words}")
+            if words != said:
+                said = words
+                self.get_logger().info(f"waiting to {service}: {words}")
+            time.sleep(0.5)
+        patience = time.monotonic() + MOVE_S
+        while self._mode != mode:
+            self._check_running()
+            if time.monotonic() > patience:
+                raise Ended(f"{service}: still {self._mode} after {MOVE_S:g} s; {self._safety}")
+            time.sleep(0.02)
+
+    def _call(self, client: Any) -> Any:
+        future = client.call_async(Trigger.Request())
+        patience = time.monotonic() + 5.0
+        while not future.done() and time.monotonic() < patience:
+            time.sleep(0.005)
+        return future.result() if future.done() else None
+
+    def _walk(self) -> None:
+        start = time.monotonic()
+        said = 0
+        try:
+            while True:
+                elapsed = time.monotonic() - start
+                self._segment = segment_at(elapsed, self._duration_s)
+                if self._segment is None:
+                    return
+                if self._stop.event.is_set() and self._duration_s == 0:
+                    return
+                self._check_running()
+                if self._mode != "walking":
+                    raise Ended(f"it is {self._mode} and no longer walking; {self._safety}")
+                twist = Twist()
+                twist.linear.x, twist.linear.y = self._segment.vx, self._segment.vy
+                twist.angular.z = self._segment.wz
+                self._command.publish(twist)
+                if int(elapsed) > said:
+                    said = int(elapsed)
+                    self._say_status(elapsed)
+                time.sleep(COMMAND_PERIOD_S)
+        finally:
+            self._segment = None
+            self._command.publish(Twist())
+
+    def _check_running(self) -> None:
+        if self._stop.event.is_set():
+            raise Ended("interrupted")
+
+    def _say_status(self, elapsed: float) -> None:
+        assert self._segment is not None
+        vx, vy, wz = self._velocity
+        tilt = math.degrees(self._tracker.max_tilt_rad)
+        print(
+            f"\r{elapsed:5.0f} s  {self._segment.name:<9} vx {vx:+.2f} vy {vy:+.2f} wz {wz:+.2f}  "
+            f"{self._tracker.distance_m:5.1f} m  tilt at most {tilt:.0f} deg  "
+            f"safety: {self._safety}",
+            flush=True,
+        )
+
+    def _report(self, checks: list[Check], ended_early: str) -> None:
+        rows = self._tracker.segments()
+        for row in rows:
+            asked = "  ".join(f"{value:+.2f}" for value in row["asked"])
+            measured = "  ".join(f"{value:+.2f}" for value in row["measured"])
+            print(f"{row['name']:<9} asked {asked}   measured {measured}   (vx, vy, wz)")
+        for key, value in self._statistics.items():
+            print(f"{key}: {value}")
+        if ended_early:
+            print(f"ended early: {ended_early}")
+        print_table(f"walked {self._tracker.distance_m:.1f} m", checks)
+        raw = {
+            "distance_m": self._tracker.distance_m,
+            "segments": rows,
+            "control": self._statistics,
+            "ended_early": ended_early,
+        }
+        write_json(self._folder / "summary.json", "walk", checks, raw)
+        print(f"summary: {self._folder / 'summary.json'}", flush=True)
+
+    def _on_mode(self, message: String) -> None:
+        self._mode = message.data
+
+    def _on_run(self, message: String) -> None:
+        self._folder = Path(message.data)
+
+    def _on_safety(self, message: DiagnosticStatus) -> None:
+        self._safety = message.message
+
+    def _on_statistics(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            self._statistics.update({pair.key: pair.value for pair in status.values})
+
+    def _on_odometry(self, message: Odometry) -> None:
+        twist, turn = message.twist.twist, message.pose.pose.orientation
+        self._velocity = (twist.linear.x, twist.linear.y, twist.angular.z)
+        upright = max(-1.0, min(1.0, 1.0 - 2.0 * (turn.x**2 + turn.y**2)))
+        self._tracker.add(time.monotonic(), self._segment, self._velocity, math.acos(upright))
+
+
+def main() -> None:
+    run(lambda stop: [WalkProgramme(stop)])
+
+
+if __name__ == "__main__":
+    main()
