@@ -5,12 +5,17 @@ its own __init__ imports, so importing it fails although the classes we want are
 package in its place lets them load.
 """
 
+import contextlib
 import importlib
 import importlib.util
+import struct
 import sys
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 from typing import Any
+
+import fastcrc
 
 from sim2real_deploy.errors import Refusal
 
@@ -47,3 +52,25 @@ def idl(type_name: str) -> Any:
     """The IDL class of a type as DDS names it, e.g. "unitree_api::msg::dds_::Request_"."""
     *packages, name = type_name.split("::")
     return getattr(module(".".join(["idl", *packages])), name)
+
+
+@cache
+def checksum() -> Callable[[Any], int]:
+    """The SDK's CRC of one of its messages.
+
+    The wheel lacks the C library for the last step; fastcrc does that one instead.
+    """
+    crc = module("utils.crc").CRC
+
+    class Checksum(crc):  # type: ignore[misc,valid-type]
+        def __init__(self) -> None:
+            with contextlib.suppress(OSError):  # the C library; all else is set by then
+                super().__init__()
+
+        def _crc_ctypes(self, words: list[int]) -> int:
+            if hasattr(self, "crc_lib"):
+                return int(super()._crc_ctypes(words))
+            return fastcrc.crc32.mpeg_2(struct.pack(f">{len(words)}I", *words))
+
+    compute: Callable[[Any], int] = Checksum().Crc
+    return compute
