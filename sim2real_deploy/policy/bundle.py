@@ -4,7 +4,7 @@ The bytes that are hashed are the bytes that run: the file is read once.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +29,9 @@ class Bundle:
     """A checked policy on disk; `open` gives one that runs, with a state of its own."""
 
     folder: Path
-    contract: Contract
-    spec: RobotSpec
-    model: bytes
+    contract: Contract = field(repr=False)
+    spec: RobotSpec = field(repr=False)
+    model: bytes = field(repr=False)
 
     def open(self) -> Policy:
         return Policy(self.contract, self.spec, self.model, str(self.folder))
@@ -102,21 +102,21 @@ def check_against_robot(contract: Contract, spec: RobotSpec, where: str) -> None
         spec.torque_limit[order],
     )
     for i, joint in enumerate(contract.joints):
-        for field, value in (
+        for key, value in (
             ("default_position", contract.default_position[i]),
             ("action.offset", contract.action.offset[i]),
         ):
             if not low[i] <= value <= high[i]:
                 raise Refusal(
-                    f"{where}: {field}.{i}: {joint} at {value} is outside "
+                    f"{where}: {key}.{i}: {joint} at {value} is outside "
                     f"[{low[i]:.4g}, {high[i]:.4g}]"
                 )
-        for field, gain, most in (
+        for key, gain, most in (
             ("kp", contract.kp[i], torque[i] / FULL_TORQUE_RAD),
             ("kd", contract.kd[i], torque[i] / FULL_TORQUE_RAD_S),
         ):
             if gain > most:
-                raise Refusal(f"{where}: {field}.{i}: {joint} has {gain}, more than {most:.4g}")
+                raise Refusal(f"{where}: {key}.{i}: {joint} has {gain}, more than {most:.4g}")
 
 
 def replay_golden(policy: Policy, where: str) -> None:

@@ -1,0 +1,190 @@
+"""The control core: one `step` per tick of the wire, the same on the robot, in the twin, in replay.
+
+Pure but for the stopwatch: state, time and safety's verdict are arguments, the command is the
+result. Whatever goes wrong in a tick ends in damping in that same tick, and stays there.
+"""
+
+import time
+
+import numpy as np
+
+from sim2real_deploy.control import trajectory
+from sim2real_deploy.control.limits import Limiter
+from sim2real_deploy.control.modes import Decision, Event, Mode, Situation, decide
+from sim2real_deploy.control.stages import Stage
+from sim2real_deploy.control.trajectory import Trajectory
+from sim2real_deploy.control.velocity_command import VelocityCommand
+from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
+from sim2real_deploy.safety.chain import Stop, Verdict
+
+STATE_TIMEOUT_NS = 100_000_000
+UPRIGHT = 0.7  # cosine of the tilt: 45 degrees
+HAND_OVER_S = 0.4  # from standing to the policy's own targets and gains
+
+
+class Controller:
+    """Modes, policy, limits. `asked` and `limiter.sent` are the two halves of every command."""
+
+    def __init__(self, spec: RobotSpec, stage: Stage, policy: Policy | None) -> None:
+        self.spec = spec
+        self.policy = policy
+        self.mode = Mode.PASSIVE
+        self.reason = ""  # why this mode, for a person
+        self.situation = Situation(policy_checked=policy is not None)
+        self.velocity = VelocityCommand(stage)
+        self.limiter = Limiter(spec, stage)
+        self.asked = JointCommand(*np.zeros((5, spec.joint_count), np.float32))
+        self.state: RobotState | None = None  # the one this tick works with
+        self.policy_stepped = False
+        self.policy_failed = False
+        self.surprise = 0.0
+        self.observe_ns = 0  # time spent in this tick
+        self.infer_ns = 0
+        self._damping = JointCommand(*np.zeros((5, spec.joint_count), np.float32))
+        self._damping.kd[:] = spec.damping
+        self._movement: Trajectory | None = None
+        self._handed_over: JointCommand = self._damping
+        self._walking_since_ns = 0
+        self._policy_due_ns = 0
+        self._half_tick_ns = round(0.5e9 / spec.wire.rate_hz)
+        self._estop_seen = False
+
+    def request(self, event: Event, now_ns: int) -> Decision:
+        """Somebody asks for a mode; judged by what the last tick saw."""
+        return self._event(event, now_ns, f"asked to {event.value}")
+
+    def step(self, state: RobotState | None, now_ns: int, verdict: Verdict) -> JointCommand | None:
+        """One tick: the command to send, or None while the wire is not ours."""
+        if state is not None:
+            self.state = state
+        self.policy_stepped = False
+        self.observe_ns = self.infer_ns = 0
+        self.limiter.acted.fill(0)
+        self._look(now_ns, verdict)
+        if verdict.stop is Stop.ESTOP:
+            self._event(Event.ESTOP, now_ns, verdict.reason)
+        elif verdict.stop is Stop.STOP:
+            self._event(Event.STOP, now_ns, verdict.reason)
+        if self.mode is Mode.PASSIVE:
+            return None
+        if self.mode is not Mode.DAMPING:
+            try:
+                self._ask(now_ns)
+                sent = self._limit(now_ns, verdict.torque_fraction)
+            except Exception as error:  # whatever it was, the robot must not be left to it
+                self.policy_failed |= self.mode is Mode.WALKING
+                self.fail(f"{type(error).__name__}: {error}", now_ns)
+            else:
+                if sent is not None:
+                    return sent
+        return self.damp()
+
+    def fail(self, why: str, now_ns: int) -> None:
+        """Damping, latched: only a reset of the supervisor that saw it too lifts it."""
+        self.situation.fault = self.situation.fault or why
+        self._event(Event.ESTOP, now_ns, why)
+
+    def damp(self) -> JointCommand:
+        """The one command that needs no state, no limits and no luck."""
+        _copy(self._damping, self.asked)
+        _copy(self._damping, self.limiter.sent)
+        return self.limiter.sent
+
+    def _look(self, now_ns: int, verdict: Verdict) -> None:
+        now, state = self.situation, self.state
+        now.healthy = verdict.healthy
+        now.may_start = verdict.may_start
+        now.stop = verdict.stop
+        now.reason = verdict.reason
+        now.fresh = state is not None and now_ns - state.received_ns <= STATE_TIMEOUT_NS
+        if state is not None:
+            _, x, y, _ = state.quaternion.tolist()
+            now.upright = 1.0 - 2.0 * (x * x + y * y) > UPRIGHT
+        if not now.fresh and self.mode not in (Mode.PASSIVE, Mode.DAMPING):
+            self.fail(f"no state from the robot for {STATE_TIMEOUT_NS // 1_000_000} ms", now_ns)
+        if verdict.stop is Stop.ESTOP:
+            self._estop_seen = True
+        elif self._estop_seen and verdict.stop is Stop.NONE:
+            self._estop_seen = False
+            now.fault = ""
+            self.policy_failed = False
+
+    def _event(self, event: Event, now_ns: int, why: str) -> Decision:
+        decision = decide(self.mode, event, self.situation)
+        if decision.accepted and decision.mode is not self.mode:
+            before, self.mode = self.mode, decision.mode
+            self.reason = why
+            self._enter(before, now_ns)
+        return decision
+
+    def _enter(self, before: Mode, now_ns: int) -> None:
+        held = self.limiter.sent
+        if before in (Mode.PASSIVE, Mode.DAMPING) and self.state is not None:
+            _copy(self._damping, held)
+            held.q[:] = self.state.q
+            self.limiter.restart(self.state.q)
+        if self.mode is Mode.STANDING_UP:
+            self._movement = trajectory.stand_up(held, self.spec, now_ns)
+        elif self.mode is Mode.SITTING_DOWN:
+            self._movement = trajectory.sit_down(held, self.spec, now_ns)
+        elif self.mode is Mode.WALKING and self.policy is not None:
+            self.policy.reset()
+            self.velocity.halt()
+            self._handed_over = held.copy()
+            self._walking_since_ns, self._policy_due_ns = now_ns, 0
+
+    def _ask(self, now_ns: int) -> None:
+        if self.mode is Mode.WALKING:
+            self._walk(now_ns)
+        elif self._movement is not None:
+            done = self._movement.fill(now_ns, self.asked)
+            if done and self.mode is not Mode.STANDING:
+                self._event(Event.DONE, now_ns, self.reason)
+
+    def _walk(self, now_ns: int) -> None:
+        policy, state = self.policy, self.state
+        assert policy is not None
+        assert state is not None
+        command = self.velocity.shape(now_ns)
+        if now_ns + self._half_tick_ns >= self._policy_due_ns:
+            period_ns = round(1e9 / policy.contract.rate_hz)
+            behind = now_ns - self._policy_due_ns > period_ns
+            self._policy_due_ns = (now_ns if behind else self._policy_due_ns) + period_ns
+            start = time.perf_counter_ns()
+            policy.observe(state, command)
+            seen = time.perf_counter_ns()
+            policy.infer()
+            self.surprise = policy.surprise()
+            self.observe_ns, self.infer_ns = seen - start, time.perf_counter_ns() - seen
+            self.policy_stepped = True
+        asked, before = self.asked, self._handed_over
+        share = (now_ns - self._walking_since_ns) / (HAND_OVER_S * 1e9)
+        if share < 1.0:
+            trajectory.mix(before.q, policy.target, trajectory.smooth(share), asked.q)
+            trajectory.mix(before.kp, policy.kp, trajectory.smooth(share), asked.kp)
+            trajectory.mix(before.kd, policy.kd, trajectory.smooth(share), asked.kd)
+        else:
+            np.copyto(asked.q, policy.target)
+            np.copyto(asked.kp, policy.kp)
+            np.copyto(asked.kd, policy.kd)
+        asked.dq.fill(0.0)
+        asked.torque.fill(0.0)
+
+    def _limit(self, now_ns: int, torque_fraction: float) -> JointCommand | None:
+        assert self.state is not None
+        if self.mode is Mode.DAMPING:
+            return None
+        sent = self.limiter.apply(self.asked, self.state, torque_fraction)
+        if sent is None:
+            self.policy_failed |= self.mode is Mode.WALKING
+            self.fail("the command is not finite", now_ns)
+        return sent
+
+
+def _copy(source: JointCommand, target: JointCommand) -> None:
+    np.copyto(target.q, source.q)
+    np.copyto(target.dq, source.dq)
+    np.copyto(target.kp, source.kp)
+    np.copyto(target.kd, source.kd)
+    np.copyto(target.torque, source.torque)

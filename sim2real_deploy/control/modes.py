@@ -1,0 +1,142 @@
+"""What the robot is doing, and the table of what it may do next.
+
+A pure table: (mode, event) -> next mode, behind guards that each say in words why not.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from sim2real_deploy.safety.chain import Stop
+
+
+class Mode(IntEnum):
+    PASSIVE = 0  # nothing is sent: the wire was never ours
+    DAMPING = 1
+    STANDING_UP = 2
+    STANDING = 3
+    WALKING = 4
+    SITTING_DOWN = 5
+
+    @property
+    def words(self) -> str:
+        return self.name.lower().replace("_", " ")
+
+
+class Event(Enum):
+    """The first four are what a person may ask for."""
+
+    STAND = "stand"
+    WALK = "walk"
+    SIT = "sit"
+    DAMP = "damp"
+    DONE = "done"  # the movement of this mode has ended
+    STOP = "stop"  # safety: sit, then damp
+    ESTOP = "estop"  # safety, or a fault of our own: damp now
+
+
+REQUESTS = (Event.STAND, Event.WALK, Event.SIT, Event.DAMP)
+
+
+@dataclass(slots=True)
+class Situation:
+    """All that a guard may look at."""
+
+    fresh: bool = False  # a state came lately
+    upright: bool = False
+    healthy: bool = False  # the supervisor is there
+    may_start: bool = False
+    stop: Stop = Stop.NONE
+    reason: str = ""  # the supervisor's words
+    fault: str = ""  # our own, latched
+    policy_checked: bool = False
+    sport_released: bool = False
+    other_writers: str = ""  # who, in words
+
+
+Guard = Callable[[Situation], str]  # "" when it may pass, else why not
+
+
+def state_is_fresh(now: Situation) -> str:
+    return "" if now.fresh else "no state from the robot"
+
+
+def is_upright(now: Situation) -> str:
+    return "" if now.upright else "the robot is not upright"
+
+
+def supervisor_is_healthy(now: Situation) -> str:
+    return "" if now.healthy else now.reason or "the safety supervisor is not there"
+
+
+def may_start(now: Situation) -> str:
+    return "" if now.may_start else now.reason or "the safety supervisor does not allow it"
+
+
+def nothing_stops(now: Situation) -> str:
+    if now.fault:
+        return f"latched: {now.fault}"
+    return "" if now.stop is Stop.NONE else f"stopped: {now.reason}"
+
+
+def policy_is_checked(now: Situation) -> str:
+    return "" if now.policy_checked else "no policy is loaded"
+
+
+def sport_mode_is_released(now: Situation) -> str:
+    return "" if now.sport_released else "the robot's own sport mode is not released"
+
+
+def nobody_else_writes(now: Situation) -> str:
+    return f"somebody else writes rt/lowcmd: {now.other_writers}" if now.other_writers else ""
+
+
+MOVE: tuple[Guard, ...] = (
+    nothing_stops,
+    supervisor_is_healthy,
+    state_is_fresh,
+    is_upright,
+    sport_mode_is_released,
+    nobody_else_writes,
+)
+START: tuple[Guard, ...] = (*MOVE, may_start)
+WALK: tuple[Guard, ...] = (*MOVE, policy_is_checked)
+FREE: tuple[Guard, ...] = ()
+
+TRANSITIONS: dict[tuple[Mode, Event], tuple[Mode, tuple[Guard, ...]]] = {
+    (Mode.PASSIVE, Event.STAND): (Mode.STANDING_UP, START),
+    (Mode.DAMPING, Event.STAND): (Mode.STANDING_UP, START),
+    (Mode.SITTING_DOWN, Event.STAND): (Mode.STANDING_UP, START),
+    (Mode.WALKING, Event.STAND): (Mode.STANDING_UP, FREE),
+    (Mode.STANDING, Event.WALK): (Mode.WALKING, WALK),
+    (Mode.STANDING_UP, Event.SIT): (Mode.SITTING_DOWN, FREE),
+    (Mode.STANDING, Event.SIT): (Mode.SITTING_DOWN, FREE),
+    (Mode.WALKING, Event.SIT): (Mode.SITTING_DOWN, FREE),
+    (Mode.STANDING_UP, Event.STOP): (Mode.SITTING_DOWN, FREE),
+    (Mode.STANDING, Event.STOP): (Mode.SITTING_DOWN, FREE),
+    (Mode.WALKING, Event.STOP): (Mode.SITTING_DOWN, FREE),
+    (Mode.STANDING_UP, Event.DONE): (Mode.STANDING, FREE),
+    (Mode.SITTING_DOWN, Event.DONE): (Mode.DAMPING, FREE),
+    **{(mode, Event.DAMP): (Mode.DAMPING, FREE) for mode in Mode},
+    **{(mode, Event.ESTOP): (Mode.DAMPING, FREE) for mode in Mode},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What became of an event: the mode in force from now on, and why if it was refused."""
+
+    accepted: bool
+    mode: Mode
+    words: str
+
+
+def decide(mode: Mode, event: Event, now: Situation) -> Decision:
+    row = TRANSITIONS.get((mode, event))
+    if row is None:
+        return Decision(False, mode, f"cannot {event.value} while {mode.words}")
+    target, guards = row
+    for guard in guards:
+        if why_not := guard(now):
+            return Decision(False, mode, f"cannot {event.value}: {why_not}")
+    return Decision(True, target, target.words)

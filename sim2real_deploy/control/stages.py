@@ -1,0 +1,53 @@
+"""Stages of deployment: how fast, how strong, how close to the stops, read from stages.yaml."""
+
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from sim2real_deploy import configfile, paths
+from sim2real_deploy.configfile import Strict
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots.state import Floats
+
+
+class PlanarLimit(Strict):
+    """The most that may be asked of each axis, either way."""
+
+    vx: float = Field(gt=0, le=5)
+    vy: float = Field(gt=0, le=5)
+    wz: float = Field(gt=0, le=10)
+
+    def array(self) -> Floats:
+        return np.array([self.vx, self.vy, self.wz], np.float32)
+
+
+class Stage(Strict):
+    description: str
+    velocity: PlanarLimit
+    acceleration: PlanarLimit
+    torque_fraction: float = Field(gt=0, le=1)
+    joint_margin: float = Field(ge=0, le=0.5)
+    joint_velocity_fraction: float = Field(gt=0, le=1)
+    joint_step: float = Field(gt=0, le=1)
+
+
+class Stages(Strict):
+    default: str
+    stages: dict[str, Stage]
+
+    @model_validator(mode="after")
+    def _default_is_there(self) -> "Stages":
+        if self.default not in self.stages:
+            raise ValueError(f"default: there is no stage '{self.default}'")
+        return self
+
+
+def load_stage(name: str = "", file: Path | None = None) -> Stage:
+    """A stage by its name; the file's default when none is given."""
+    source = file or paths.config_file("stages.yaml")
+    stages = configfile.load(source, Stages)
+    stage = stages.stages.get(name or stages.default)
+    if stage is None:
+        raise Refusal(f"stage '{name}': not in {source}; there are: {', '.join(stages.stages)}")
+    return stage

@@ -1,0 +1,70 @@
+"""Standing up and sitting down: smooth joint paths from wherever the joints are."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim2real_deploy.robots import JointCommand, RobotSpec
+from sim2real_deploy.robots.state import Floats
+
+MEAN_SPEED = 1.0  # rad/s, of the joint with the longest way; the peak is 15/8 of it
+SHORTEST_S = 0.4
+NEAR_STAND = 0.7  # rad; from further away the legs are folded first, else they push outwards
+
+
+def smooth(x: float) -> float:
+    """From 0 to 1 without a jump in velocity or acceleration."""
+    x = min(max(x, 0.0), 1.0)
+    return x * x * x * (x * (6.0 * x - 15.0) + 10.0)
+
+
+class Trajectory:
+    """Through poses, one after the other, each reached at rest; gains settle in the first leg."""
+
+    def __init__(
+        self, start: JointCommand, poses: Sequence[Floats], spec: RobotSpec, now_ns: int
+    ) -> None:
+        self._start = start.copy()
+        self._poses = [self._start.q, *poses]
+        self._kp, self._kd = spec.kp, spec.kd
+        self._times_s = [0.0]
+        for before, after in zip(self._poses, self._poses[1:], strict=False):
+            way = float(np.max(np.abs(after - before)))
+            self._times_s.append(self._times_s[-1] + max(SHORTEST_S, way / MEAN_SPEED))
+        self._start_ns = now_ns
+
+    @property
+    def duration_s(self) -> float:
+        return self._times_s[-1]
+
+    def fill(self, now_ns: int, out: JointCommand) -> bool:
+        """Write the command of this moment; True when the last pose is reached."""
+        elapsed = (now_ns - self._start_ns) / 1e9
+        times = self._times_s
+        leg = 1
+        while leg < len(times) - 1 and elapsed >= times[leg]:
+            leg += 1
+        x = smooth((elapsed - times[leg - 1]) / (times[leg] - times[leg - 1]))
+        mix(self._poses[leg - 1], self._poses[leg], x, out.q)
+        settled = smooth(elapsed / times[1])
+        mix(self._start.kp, self._kp, settled, out.kp)
+        mix(self._start.kd, self._kd, settled, out.kd)
+        out.dq.fill(0.0)
+        out.torque.fill(0.0)
+        return elapsed >= self.duration_s
+
+
+def stand_up(start: JointCommand, spec: RobotSpec, now_ns: int) -> Trajectory:
+    far = float(np.max(np.abs(start.q - spec.stand_pose))) > NEAR_STAND
+    poses = [spec.sit_pose, spec.stand_pose] if far else [spec.stand_pose]
+    return Trajectory(start, poses, spec, now_ns)
+
+
+def sit_down(start: JointCommand, spec: RobotSpec, now_ns: int) -> Trajectory:
+    return Trajectory(start, [spec.sit_pose], spec, now_ns)
+
+
+def mix(before: Floats, after: Floats, x: float, out: Floats) -> None:
+    np.subtract(after, before, out=out)
+    np.multiply(out, np.float32(x), out=out)
+    np.add(out, before, out=out)

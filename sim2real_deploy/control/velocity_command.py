@@ -1,0 +1,59 @@
+"""The velocity that is asked for: checked when it comes, shaped when it is used.
+
+Written by whoever listens (a ROS thread), read by the control loop: one tuple changes hands.
+"""
+
+import math
+
+import numpy as np
+
+from sim2real_deploy.control.stages import Stage
+from sim2real_deploy.robots.state import Floats
+
+STALE_NS = 500_000_000
+ABSURD = 10.0  # m/s or rad/s: nobody means this
+
+
+class VelocityCommand:
+    def __init__(self, stage: Stage) -> None:
+        self._most = stage.velocity.array().astype(float).tolist()
+        self._acceleration = stage.acceleration.array().astype(float).tolist()
+        self._asked: tuple[float, float, float, int] | None = None
+        self._now = [0.0, 0.0, 0.0]
+        self._shaped_ns: int | None = None
+        self.shaped: Floats = np.zeros(3, np.float32)
+        self.rejected = 0
+
+    def offer(self, vx: float, vy: float, wz: float, now_ns: int) -> bool:
+        """Take a wish; one that is not finite or absurd is counted and changes nothing."""
+        if not all(math.isfinite(v) and abs(v) <= ABSURD for v in (vx, vy, wz)):
+            self.rejected += 1
+            return False
+        self._asked = (vx, vy, wz, now_ns)
+        return True
+
+    def age_s(self, now_ns: int) -> float:
+        """Of the newest good wish; infinite before the first."""
+        return math.inf if self._asked is None else (now_ns - self._asked[3]) / 1e9
+
+    def shape(self, now_ns: int) -> Floats:
+        """The velocity in force now: zero when stale, inside the stage's speed and acceleration."""
+        asked = self._asked
+        wish = (0.0, 0.0, 0.0)
+        if asked is not None and now_ns - asked[3] <= STALE_NS:
+            wish = asked[:3]
+        elapsed = 0.0 if self._shaped_ns is None else (now_ns - self._shaped_ns) / 1e9
+        self._shaped_ns = now_ns
+        for axis in range(3):
+            target = min(max(wish[axis], -self._most[axis]), self._most[axis])
+            reach = self._acceleration[axis] * elapsed
+            before = self._now[axis]
+            self._now[axis] = min(max(target, before - reach), before + reach)
+            self.shaped[axis] = self._now[axis]
+        return self.shaped
+
+    def halt(self) -> None:
+        """Begin from rest: the robot is not walking."""
+        self._now = [0.0, 0.0, 0.0]
+        self._shaped_ns = None
+        self.shaped.fill(0.0)

@@ -1,0 +1,103 @@
+"""The transition table: every row, every guard, and nothing that is not in it."""
+
+import dataclasses
+
+import pytest
+
+from sim2real_deploy.control.modes import (
+    TRANSITIONS,
+    Event,
+    Mode,
+    Situation,
+    decide,
+)
+from sim2real_deploy.safety.chain import Stop
+
+GOOD = Situation(
+    fresh=True,
+    upright=True,
+    healthy=True,
+    may_start=True,
+    policy_checked=True,
+    sport_released=True,
+)
+BAD = {
+    "fresh": ({"fresh": False}, "no state"),
+    "upright": ({"upright": False}, "not upright"),
+    "healthy": ({"healthy": False}, "supervisor"),
+    "stopped": ({"stop": Stop.STOP, "reason": "battery"}, "stopped: battery"),
+    "estopped": ({"stop": Stop.ESTOP, "reason": "button"}, "stopped: button"),
+    "fault": ({"fault": "policy"}, "latched: policy"),
+    "sport": ({"sport_released": False}, "sport mode"),
+    "writer": ({"other_writers": "somebody"}, "rt/lowcmd: somebody"),
+}
+MAY_START = {"may_start": ({"may_start": False, "reason": "motor hot"}, "motor hot")}
+POLICY = {"policy": ({"policy_checked": False}, "no policy")}
+
+# Written out again, by hand, from the requirements: the table must say the same.
+EXPECTED = {
+    (Mode.PASSIVE, Event.STAND): (Mode.STANDING_UP, BAD | MAY_START),
+    (Mode.PASSIVE, Event.DAMP): (Mode.DAMPING, {}),
+    (Mode.PASSIVE, Event.ESTOP): (Mode.DAMPING, {}),
+    (Mode.DAMPING, Event.STAND): (Mode.STANDING_UP, BAD | MAY_START),
+    (Mode.DAMPING, Event.DAMP): (Mode.DAMPING, {}),
+    (Mode.DAMPING, Event.ESTOP): (Mode.DAMPING, {}),
+    (Mode.STANDING_UP, Event.SIT): (Mode.SITTING_DOWN, {}),
+    (Mode.STANDING_UP, Event.STOP): (Mode.SITTING_DOWN, {}),
+    (Mode.STANDING_UP, Event.DONE): (Mode.STANDING, {}),
+    (Mode.STANDING_UP, Event.DAMP): (Mode.DAMPING, {}),
+    (Mode.STANDING_UP, Event.ESTOP): (Mode.DAMPING, {}),
+    (Mode.STANDING, Event.WALK): (Mode.WALKING, BAD | POLICY),
+    (Mode.STANDING, Event.SIT): (Mode.SITTING_DOWN, {}),
+    (Mode.STANDING, Event.STOP): (Mode.SITTING_DOWN, {}),
+    (Mode.STANDING, Event.DAMP): (Mode.DAMPING, {}),
+    (Mode.STANDING, Event.ESTOP): (Mode.DAMPING, {}),
+    (Mode.WALKING, Event.STAND): (Mode.STANDING_UP, {}),
+    (Mode.WALKING, Event.SIT): (Mode.SITTING_DOWN, {}),
+    (Mode.WALKING, Event.STOP): (Mode.SITTING_DOWN, {}),
+    (Mode.WALKING, Event.DAMP): (Mode.DAMPING, {}),
+    (Mode.WALKING, Event.ESTOP): (Mode.DAMPING, {}),
+    (Mode.SITTING_DOWN, Event.STAND): (Mode.STANDING_UP, BAD | MAY_START),
+    (Mode.SITTING_DOWN, Event.DONE): (Mode.DAMPING, {}),
+    (Mode.SITTING_DOWN, Event.DAMP): (Mode.DAMPING, {}),
+    (Mode.SITTING_DOWN, Event.ESTOP): (Mode.DAMPING, {}),
+}
+
+
+def test_the_table_has_these_rows_and_no_other():
+    assert TRANSITIONS.keys() == EXPECTED.keys()
+
+
+@pytest.mark.parametrize("row", EXPECTED, ids=lambda row: f"{row[0].name}-{row[1].name}")
+def test_a_row_leads_where_it_should(row):
+    assert decide(*row, GOOD).mode is EXPECTED[row][0]
+    assert decide(*row, GOOD).accepted
+
+
+@pytest.mark.parametrize(
+    ("row", "guard"),
+    [(row, guard) for row in EXPECTED for guard in EXPECTED[row][1]],
+    ids=lambda part: part if isinstance(part, str) else f"{part[0].name}-{part[1].name}",
+)
+def test_each_guard_of_a_row_holds_it_and_says_why(row, guard):
+    changes, words = EXPECTED[row][1][guard]
+    decision = decide(*row, dataclasses.replace(GOOD, **changes))
+    assert not decision.accepted
+    assert decision.mode is row[0]
+    assert words in decision.words
+
+
+@pytest.mark.parametrize("row", EXPECTED, ids=lambda row: f"{row[0].name}-{row[1].name}")
+def test_a_row_has_no_guard_but_those(row):
+    """What ends motion must pass in the worst situation."""
+    worst = Situation(stop=Stop.ESTOP, fault="all", other_writers="everybody")
+    assert decide(*row, worst).accepted is not bool(EXPECTED[row][1])
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("event", Event)
+def test_what_is_not_in_the_table_is_refused(mode, event):
+    if (mode, event) not in EXPECTED:
+        decision = decide(mode, event, GOOD)
+        assert (decision.accepted, decision.mode) == (False, mode)
+        assert f"cannot {event.value} while {mode.words}" in decision.words
