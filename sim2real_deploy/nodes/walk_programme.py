@@ -46,7 +46,7 @@ class WalkProgramme(Node):
         self._statistics: dict[str, str] = {}
         self._velocity = (0.0, 0.0, 0.0)
         driver = f"{values['robot']}_driver"
-        self._requests = {
+        self._requests: dict[str, Any] = {
             name: self.create_client(Trigger, f"{driver}/{name}")
             for name in ("stand", "walk", "sit")
         }

@@ -1,0 +1,46 @@
+"""One service call of the stack, for people without the `ros2` command."""
+
+import sys
+import time
+from typing import Any
+
+import rclpy
+from std_srvs.srv import Trigger
+
+from sim2real_deploy.nodes.common import ROBOT, Parameter, declare
+
+PATIENCE_S = 10.0
+SAFETY = ("estop", "stop", "reset")
+PARAMETERS = (ROBOT, Parameter("service", "estop", "Which service: estop, stop, reset, stand, …"))
+
+
+def main() -> None:
+    """Exit code 0 when it was done, 1 when it was refused, 3 when nobody answered."""
+    rclpy.init(args=sys.argv)
+    node = rclpy.create_node("sim2real_call", enable_rosout=False)
+    values = declare(node, PARAMETERS)
+    service = values["service"]
+    owner = "safety" if service in SAFETY else f"{values['robot']}_driver"
+    client: Any = node.create_client(Trigger, f"{owner}/{service}")
+    start = time.monotonic()
+    if not client.wait_for_service(PATIENCE_S):
+        print(
+            f"{service}: nobody offers {client.srv_name} (waited {PATIENCE_S:g} s). Is the stack "
+            "up, with the same ROS_DOMAIN_ID and namespace?",
+            file=sys.stderr,
+        )
+        sys.exit(3)
+    future = client.call_async(Trigger.Request())
+    rclpy.spin_until_future_complete(node, future, timeout_sec=PATIENCE_S)
+    answer = future.result() if future.done() else None
+    if answer is None:
+        print(f"{service}: no answer from {client.srv_name}", file=sys.stderr)
+        sys.exit(3)
+    elapsed_ms = (time.monotonic() - start) * 1000
+    outcome = "done" if answer.success else "refused"
+    print(f"{service}: {outcome}: {answer.message} ({elapsed_ms:.0f} ms)")
+    sys.exit(0 if answer.success else 1)
+
+
+if __name__ == "__main__":
+    main()
