@@ -32,7 +32,7 @@ node = rclpy.create_node("source", namespace="dog")
 other = rclpy.create_node("other", namespace="cat")
 best_effort = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
 latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-joints = node.create_publisher(JointState, "joint_states", best_effort)
+joints = node.create_publisher(JointState, "joint_states", 100)
 foreign = other.create_publisher(JointState, "joint_states", best_effort)
 safety = node.create_publisher(DiagnosticStatus, "safety/state", latched)
 safety.publish(DiagnosticStatus(level=DiagnosticStatus.OK, message="all is well"))
@@ -44,6 +44,8 @@ writers = [participant.writer(f"rt/low{{n}}", layout.type_name)
 sizes = [family.state.size, family.command.size]
 spinning = threading.Thread(target=rclpy.spin, args=(node,), daemon=True)
 spinning.start()
+while not (joints.get_subscription_count() and all(w.matched() for w in writers)):
+    time.sleep(0.1)
 print("up", flush=True)
 sys.stdin.readline()
 sent = 0
@@ -85,7 +87,7 @@ def record(root: Path, domain: int, ending: str, **parameters: object) -> tuple[
     assert source.stdin
     assert source.stdout
     assert source.stdout.readline() == "up\n"
-    time.sleep(3.0)  # they find each other, and the recorder asks for parameters
+    time.sleep(2.0)  # the recorder asks for parameters
     process = psutil.Process(recorder.pid)
     before, start = process.cpu_times(), time.monotonic()
     source.stdin.write("\n")
