@@ -1,0 +1,61 @@
+"""The shell of every node process: a signal ends it in order, a mistake ends it in words."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'sim2real_deploy[ros]'")
+
+NODE = textwrap.dedent("""
+    from rclpy.node import Node
+    from sim2real_deploy.nodes.common import WIRE, declare, run
+
+    class Some(Node):
+        def __init__(self):
+            super().__init__("some")
+            print(declare(self, WIRE)["domain"], flush=True)
+
+        def close(self):
+            print("closed", flush=True)
+
+    run(lambda stop: [Some()])
+""")
+
+
+def start(*arguments: str, **environment: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", NODE, "--ros-args", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF", **environment},
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_closes_the_nodes(number):
+    process = start("-p", "domain:=7")
+    assert process.stdout.readline() == "7\n"
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=20)
+    assert out == "closed\n"
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("value", ["400", "-1", "abc", "1.5"])
+def test_a_bad_parameter_is_refused_by_name(value):
+    out, err = start("-p", f"domain:={value}").communicate(timeout=20)
+    assert "domain" in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_a_node_whose_launcher_is_gone_does_not_start():
+    process = start(SIM2REAL_LAUNCHER_PID="1")
+    _, err = process.communicate(timeout=20)
+    assert "launcher has ended" in err
+    assert process.returncode == 1
