@@ -56,17 +56,18 @@ class Boards:
         self._ones = np.ones(2 * joints, np.float32)
         self._known_gains = b""  # the last ones found good: they seldom change
 
-    def receive(self, sample: bytes, now_ns: int) -> None:
+    def receive(self, sample: bytes, now_ns: int) -> bool:
+        """Take a command over, or count why not."""
         flaw = self._decoder.flaw(sample)
         if flaw is not None:
             self._count(flaw)
-            return
+            return False
         np.frombuffer(sample, np.float32).take(self._places, out=self._asked, mode="clip")
         gains = self._gains.tobytes()
         if gains != self._known_gains:
             if (self._gains < 0).any() or (self._gains > _MOST).any():
                 self.counters.bad_gain += 1
-                return
+                return False
             self._known_gains = gains
         self.command.block[:] = self._asked
         # Targets are small numbers; their sum is large only where a stop value is among them.
@@ -77,6 +78,7 @@ class Boards:
             self.command.block[2:, modes == 0] = 0.0
         self.counters.accepted += 1
         self._accepted_ns, self.alive = now_ns, True
+        return True
 
     def watch(self, now_ns: int) -> None:
         """Damp when commands have been silent for too long."""

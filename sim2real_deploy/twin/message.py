@@ -32,7 +32,7 @@ class StateMessage(StateEncoder):
         self._tick = fields["tick"]
         feet = "foot_force" in (layout.dtype.names or ())
         self.foot_force = fields["foot_force"][0] if feet else np.zeros(len(robot.legs), np.int16)
-        self.slow = _blank(robot)  # temperatures, battery, remote: take effect with `refresh`
+        self.slow = _blank(robot)  # temperatures, battery, remote: sent after the next `refresh`
 
     def refresh(self) -> None:
         """Write everything from `slow`, but for what the sensors write themselves."""

@@ -34,11 +34,13 @@ def build_spec(
     actuators: Actuators = "torque",
     kp: float | Floats64 = 0.0,
     kd: float | Floats64 = 0.0,
+    lag: float = 0.0,
     sensors: bool = True,
 ) -> Any:
     """The model still open to additions, its actuators in SDK order.
 
-    `kp` and `kd` are for position actuators; torque actuators take torques as they are.
+    `kp` and `kd` are for position actuators; torque actuators take torques as they are, which
+    arrive with a first-order `lag` (s).
     """
     path = ASSETS / robot.model
     if not path.is_file():
@@ -53,6 +55,10 @@ def build_spec(
     floor.add_to(spec)
     _limit_collisions(spec, robot, collision)
     _add_actuators(spec, robot, actuators, kp, kd)
+    if lag:
+        for actuator in spec.actuators:
+            actuator.dyntype = mujoco.mjtDyn.mjDYN_FILTEREXACT
+            actuator.dynprm[0] = lag
     if sensors:
         _add_sensors(spec, robot)
     return spec
@@ -90,6 +96,8 @@ def _add_actuators(
             actuator.set_to_position(kp=float(stiffness[index]), kv=float(damping[index]))
         else:
             actuator.set_to_motor()
+            actuator.ctrllimited = True
+            actuator.ctrlrange = [-joint.torque, joint.torque]
 
 
 def _add_sensors(spec: Any, robot: RobotSpec) -> None:

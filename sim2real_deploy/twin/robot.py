@@ -29,7 +29,7 @@ from sim2real_deploy.wire import remote
 
 Vector = npt.NDArray[np.float64]
 
-_SLOW_EVERY = 10  # wire periods between two updates of heat and battery
+_SLOW_EVERY = 20  # wire periods between two updates of heat and battery
 _SETTLE_STEPS = 600  # physics steps to come to rest lying down
 _FREE = 7  # coordinates of the free joint
 
@@ -69,7 +69,9 @@ class TwinRobot:
         self._substeps = max(1, round(1 / (robot.wire.rate_hz * timestep)))
         self._period = 1 / robot.wire.rate_hz
         self._timestep = self._period / self._substeps
-        self.model = build_model(robot, self.floor, timestep=self._timestep)
+        self.model = build_model(
+            robot, self.floor, timestep=self._timestep, lag=self.imperfections.motors.lag
+        )
         self.data = mujoco.MjData(self.model)
         base = self.model.body(BASE).id
         names = [self.model.geom(i).name for i in range(self.model.ngeom)]
@@ -80,10 +82,10 @@ class TwinRobot:
         self._qpos, self._qvel = self.data.qpos[_FREE:], self.data.qvel[_FREE - 1 :]
         self._qacc = self.data.qacc[_FREE - 1 :]
         self._quaternion, self._rate = self.data.qpos[3:7], self.data.qvel[3:6]
+        self._torque = self.data.ctrl
         self._acceleration = self.data.sensordata[:3]
         self._foot_force = self.data.sensordata[3:]
         self._found = self._lie_down()
-        self.model.dof_frictionloss[_FREE - 1 :] = self.imperfections.motors.friction
         self.reset(seed)
 
     def reset(self, seed: int) -> None:
@@ -98,10 +100,10 @@ class TwinRobot:
         self._periods = 0
         self.boards = Boards(self.robot, errors.command_timeout)
         self.sport = SportMode(self.robot, self._sport_at_boot)
-        self.motors = Motors(self.robot, errors.motors, self._timestep)
+        self.motors = Motors(self.robot, errors.motors, self.model, self.data)
         self.battery = Battery(self.robot, errors.power)
         self.encoders = Encoders(self.robot.joint_count, errors.encoders, streams[0])
-        self.imu = Imu(errors.imu, self._period, streams[1])
+        self.imu = Imu(errors.imu, streams[1])
         self._command_bus = MessageBus(errors.command_bus, streams[2])
         self._state_bus = MessageBus(errors.state_bus, streams[3])
         self.faults = Faults(self.robot, streams[4])
@@ -128,7 +130,8 @@ class TwinRobot:
             if faulty is not None:
                 self._command_bus.put(faulty, now)
         while (arrived := self._command_bus.get(now)) is not None:
-            self.boards.receive(arrived, now)
+            if self.boards.receive(arrived, now):
+                self.motors.weaken(self.boards.command)
         self.boards.watch(now)
         self.disturbances.update(now)
         self.motors.bound()
@@ -177,7 +180,7 @@ class TwinRobot:
             rate=self._rate.copy(),
             joint_position=self._qpos.copy(),
             joint_velocity=self._qvel.copy(),
-            joint_torque=self.data.ctrl.copy(),
+            joint_torque=self.data.actuator_force.copy(),
             foot_force=self._foot_force.copy(),
             contacts=tuple(sorted(n for n in touching - feet if not n.startswith(FLOOR_GEOM))),
         )
@@ -187,9 +190,9 @@ class TwinRobot:
         command = self.boards.command
         if self.sport.mode and (not self.boards.alive or self._periods % 2):
             command = self.sport.update(self._now_ns)
-        self.data.ctrl[:] = self.motors.step(command, self.encoders.q_and_dq)
+        self.motors.ask(command, self.encoders.q_and_dq, self._torque)
         if self.faults:
-            self.faults.readings("motor", self.data.ctrl, self._now_ns, joints=True)
+            self.faults.readings("motor", self._torque, self._now_ns, joints=True)
         mujoco.mj_step(self.model, self.data)
         self._measure_joints()
 
@@ -200,10 +203,11 @@ class TwinRobot:
             self.faults.readings("encoder", self.encoders.readings, self._now_ns, joints=True)
 
     def _slow_things(self) -> None:
-        """Heat and charge move slowly: fifty times a second is enough."""
+        """Heat and charge move slowly: 25 times a second is enough."""
         seconds = _SLOW_EVERY * self._period
         state, battery, now = self._message.slow, self.battery, self._now_ns
         self.motors.warm(seconds)
+        self.imu.drift(seconds)
         battery.draw(self.motors.torque, self._qvel, seconds)
         self.motors.set_supply(battery.supply)
         temperature = self.motors.temperature.copy()
