@@ -168,6 +168,10 @@ class RawReader:
         now = time.monotonic_ns()
         return [Sample(data, info.source_timestamp, now) for data, info in taken if info.valid_data]
 
+    def matched(self) -> int:
+        """How many writers there are now."""
+        return len(self._reader.get_matched_publications())
+
     def close(self) -> None:
         self._closed = True
 

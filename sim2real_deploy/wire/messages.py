@@ -1,4 +1,4 @@
-"""The vendor's low-level messages, as its IDL declares them, and the constants each family wants.
+"""The vendor's fixed-size messages, as its IDL declares them, and the constants each family wants.
 
 Source: unitree_go and unitree_hg IDL of unitree_sdk2; constants from its low-level examples.
 """
@@ -146,6 +146,32 @@ HG_LOW_STATE = Layout(
         Member("wireless_remote", U8, REMOTE_BYTES),
         Member("reserve", U32, 4),
         Member("crc", U32),
+    ),
+)
+
+SPORT_MODE_STATE = Layout(
+    "unitree_go::msg::dds_::SportModeState_",
+    (
+        Member("stamp", (Member("sec", I32), Member("nanosec", U32))),
+        Member("error_code", U32),
+        _imu(U8),
+        Member("mode", U8),
+        Member("progress", F32),
+        Member("gait_type", U8),
+        Member("foot_raise_height", F32),
+        Member("position", F32, 3),
+        Member("body_height", F32),
+        Member("velocity", F32, 3),
+        Member("yaw_speed", F32),
+        Member("range_obstacle", F32, 4),
+        Member("foot_force", I16, 4),
+        Member("foot_position_body", F32, 12),
+        Member("foot_speed_body", F32, 12),
+        Member(
+            "path_point",
+            tuple(Member(n, F32) for n in ("t_from_start", "x", "y", "yaw", "vx", "vy", "vyaw")),
+            10,
+        ),
     ),
 )
 

@@ -25,12 +25,16 @@ class Remote:
 
 def decode(remote: bytes) -> Remote:
     """A stick that is not a number is a stick at rest."""
-    keys, *sticks = _FORMAT.unpack(remote)
+    held, *sticks = _FORMAT.unpack(remote)
     lx, rx, ry, ly = (max(-1.0, min(1.0, s)) if math.isfinite(s) else 0.0 for s in sticks)
-    pressed = frozenset(name for bit, name in enumerate(BUTTONS) if keys >> bit & 1)
+    pressed = frozenset(name for bit, name in enumerate(BUTTONS) if held >> bit & 1)
     return Remote(lx, ly, rx, ry, pressed)
 
 
 def encode(remote: Remote) -> bytes:
-    keys = sum(1 << bit for bit, name in enumerate(BUTTONS) if name in remote.pressed)
-    return _FORMAT.pack(keys, remote.lx, remote.rx, remote.ry, remote.ly)
+    return _FORMAT.pack(keys(remote), remote.lx, remote.rx, remote.ry, remote.ly)
+
+
+def keys(remote: Remote) -> int:
+    """The buttons as the vendor's bit field."""
+    return sum(1 << bit for bit, name in enumerate(BUTTONS) if name in remote.pressed)

@@ -1,0 +1,75 @@
+"""Who moves the robot: the vendor's motion service must let go before low-level commands may come.
+
+Two writers on rt/lowcmd make a robot convulse, so the mode is asked for, released, and asked for
+again until the robot itself says that nobody has it.
+"""
+
+import json
+import time
+from dataclasses import dataclass
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.wire.channels import Kind, Participant
+from sim2real_deploy.wire.rpc import RpcClient, RpcTimeout
+
+SERVICE = "motion_switcher"
+CHECK, SELECT, RELEASE = 1001, 1002, 1003
+
+
+@dataclass(frozen=True, slots=True)
+class MotionMode:
+    """What the robot's own motion service runs; an empty name: nothing, the motors are free."""
+
+    form: str
+    name: str
+
+    @property
+    def released(self) -> bool:
+        return not self.name
+
+
+class MotionSwitcher:
+    """Client of the mode switch. Every call ends within `timeout_s`, or is a Refusal."""
+
+    def __init__(
+        self, participant: Participant, timeout_s: float = 5.0, kind: Kind = "robot"
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._client = RpcClient(participant, SERVICE, kind)
+
+    def check(self) -> MotionMode:
+        answer = self._call(CHECK, {}, "say its mode")
+        try:
+            content = json.loads(answer)
+            return MotionMode(form=str(content.get("form", "")), name=str(content["name"] or ""))
+        except (ValueError, KeyError, AttributeError):
+            raise Refusal(
+                f"the robot's {SERVICE} answered {answer!r} when asked for its mode: not an "
+                "answer we know, so low-level control stays off; is its firmware supported?"
+            ) from None
+
+    def select(self, name: str) -> None:
+        """Give the motors back to a vendor mode ("normal", "ai", ...)."""
+        self._call(SELECT, {"name": name}, f"select mode '{name}'")
+
+    def release(self) -> None:
+        """Take the motors away from whatever vendor mode has them, and see that it is so."""
+        deadline = time.monotonic() + self._timeout_s
+        while not (mode := self.check()).released:
+            if time.monotonic() > deadline:
+                raise Refusal(
+                    f"the robot is still in vendor mode '{mode.name}' {self._timeout_s:g} s after "
+                    "it was told to release it; stop whatever selects it (app, remote) and retry"
+                )
+            self._call(RELEASE, {}, f"release mode '{mode.name}'")
+
+    def _call(self, api: int, parameter: dict[str, str], what: str) -> str:
+        try:
+            code, data = self._client.call(api, json.dumps(parameter), self._timeout_s)
+        except RpcTimeout as late:
+            raise Refusal(
+                f"the robot did not {what}: {late}; is it on, on this interface and domain?"
+            ) from None
+        if code != 0:
+            raise Refusal(f"the robot refused to {what}: code {code}")
+        return data

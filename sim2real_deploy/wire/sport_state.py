@@ -1,0 +1,71 @@
+"""rt/sportmodestate, the robot's own odometry, and rt/wirelesscontroller, its remote."""
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.wire.codec import roll_pitch_yaw
+from sim2real_deploy.wire.messages import SPORT_MODE_STATE
+from sim2real_deploy.wire.remote import Remote, keys
+
+SPORT_STATE_TOPIC = "rt/sportmodestate"
+SPORT_STATE_TYPE = SPORT_MODE_STATE.type_name
+WIRELESS_TOPIC = "rt/wirelesscontroller"
+WIRELESS_TYPE = "unitree_go::msg::dds_::WirelessController_"
+
+_HEADER = b"\x00\x01\x00\x00"
+_WIRELESS = struct.Struct("<4s4fH2x")
+
+
+@dataclass(slots=True)
+class SportState:
+    """Where the robot believes it is, and how it moves."""
+
+    stamp_ns: int  # the robot's clock
+    quaternion: Floats  # w, x, y, z
+    gyroscope: Floats
+    accelerometer: Floats
+    position: Floats  # m, odometry frame
+    velocity: Floats  # m/s, odometry frame
+    yaw_speed: float
+    body_height: float
+
+
+def encode(state: SportState) -> bytes:
+    raw = np.zeros(SPORT_MODE_STATE.size, np.uint8)
+    raw[:4] = np.frombuffer(_HEADER, np.uint8)
+    fields = raw.view(SPORT_MODE_STATE.dtype)
+    fields["stamp.sec"], fields["stamp.nanosec"] = divmod(state.stamp_ns, 1_000_000_000)
+    fields["imu_state.quaternion"] = state.quaternion
+    fields["imu_state.gyroscope"] = state.gyroscope
+    fields["imu_state.accelerometer"] = state.accelerometer
+    fields["imu_state.rpy"] = roll_pitch_yaw(state.quaternion)
+    fields["position"] = state.position
+    fields["velocity"] = state.velocity
+    fields["yaw_speed"] = state.yaw_speed
+    fields["body_height"] = state.body_height
+    return raw.tobytes()
+
+
+def decode(sample: bytes) -> SportState | None:
+    """None where the sample is not of this type's length. There is no checksum to hold it to."""
+    if len(sample) != SPORT_MODE_STATE.size:
+        return None
+    record = np.frombuffer(sample, SPORT_MODE_STATE.dtype)[0]
+    return SportState(
+        stamp_ns=int(record["stamp.sec"]) * 1_000_000_000 + int(record["stamp.nanosec"]),
+        quaternion=record["imu_state.quaternion"],
+        gyroscope=record["imu_state.gyroscope"],
+        accelerometer=record["imu_state.accelerometer"],
+        position=record["position"],
+        velocity=record["velocity"],
+        yaw_speed=float(record["yaw_speed"]),
+        body_height=float(record["body_height"]),
+    )
+
+
+def encode_wireless(remote: Remote) -> bytes:
+    """The remote as its own message."""
+    return _WIRELESS.pack(_HEADER, remote.lx, remote.ly, remote.rx, remote.ry, keys(remote))
