@@ -2,33 +2,57 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
-PIP := $(BIN)/pip --disable-pip-version-check -q
+SIM2REAL := $(BIN)/sim2real
+# Seconds of walking in `make walk`; 0 walks until Ctrl-C.
+DURATION ?= 20
+PIP := $(BIN)/pip --disable-pip-version-check -q install -c constraints.txt
 # The vendor SDK's own requirements pin a DDS version without wheels: it is installed by itself.
 VENDOR_SDK := unitree-sdk2==1.0.1
 
-.PHONY: help walk test check install train clean
+.PHONY: help install walk test check faults bench soak train clean
 
-help:  ## what there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/'
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1	\2/'
 
-$(STAMP): setup.py constraints.txt Makefile
-	@$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or newer is needed, this is %d.%d: make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 10) else 0)'
-	@echo "setting up $(VENV) (about a minute, once)"
-	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: apt-get install python3-venv"; exit 1; }
-	@$(PIP) install -c constraints.txt -e '.[ros,sim,dev]'
-	@$(PIP) install --no-deps $(VENDOR_SDK)
+$(VENV)/.installed: setup.py constraints.txt Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.11 ...")'
+	@echo "setting up $(VENV): about a minute, once"
+	@$(PYTHON) -m venv $(VENV) || { echo "no venv module: apt-get install python3-venv"; exit 1; }
+	@$(PIP) -e '.[ros,sim,dev]'
+	@$(PIP) --no-deps $(VENDOR_SDK)
 	@touch $@
 
-install: $(STAMP)  ## set up .venv
+$(VENV)/.trainer: $(VENV)/.installed
+	@echo "adding what training needs (torch): another minute, once"
+	@$(PIP) -e '.[ros,sim,dev,train]'
+	@touch $@
 
-check: $(STAMP)  ## ruff and mypy
+install: $(VENV)/.installed  ## set up .venv and no more
+
+walk: $(VENV)/.installed  ## the twin stands up, walks, sits down (DURATION=20)
+	@$(SIM2REAL) up walk_programme domain:=free stage:=indoor duration:=$(DURATION)
+
+check: $(VENV)/.trainer  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check  ## the test suite
+test: check  ## the test suite, under 12 minutes on 2 cores
 	$(BIN)/python -m pytest -m 'not slow'
+
+faults: $(VENV)/.installed  ## inject every fault, measure the time to damping on the wire
+	$(SIM2REAL) faults --json runs/faults.json
+
+bench: $(VENV)/.installed  ## wire, twin and control against the usual way
+	$(SIM2REAL) bench wire --json runs/bench_wire.json
+	$(SIM2REAL) bench twin --json runs/bench_twin.json
+	$(SIM2REAL) bench control --json runs/bench_control.json
+
+soak: $(VENV)/.trainer  ## the slow tests: minutes each
+	$(BIN)/python -m pytest -m slow --timeout 3600
+
+train: $(VENV)/.trainer  ## train the walking policy from nothing, 25 minutes
+	$(SIM2REAL) train config/training/go2_walk.yaml
 
 clean:  ## take away what make made
 	rm -rf $(VENV) build install log *.egg-info
