@@ -9,7 +9,7 @@ from safety_world import GO2
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.safety.chain import Stop
 from sim2real_deploy.safety.events import Event, Reaction, events_for
-from sim2real_deploy.safety.settings import load_rules
+from sim2real_deploy.safety.settings import load_events
 
 TABLE = {event.key: event for event in events_for(GO2)}
 STAGES = ("tether", "indoor", "outdoor", "field")
@@ -24,9 +24,9 @@ def written(tmp_path: Path, body: str) -> Path:
 def rules(tmp_path: Path, setting: str, robot: str = "{}") -> dict[str, Event]:
     path = written(
         tmp_path,
-        f"dead_man_button: R2\nrobots: {{go2: {robot}}}\nstages: {{indoor: {setting}}}\n",
+        f"robots: {{go2: {robot}}}\nstages: {{indoor: {setting}}}\n",
     )
-    return {event.key: event for event in load_rules(GO2, "indoor", path).events}
+    return {event.key: event for event in load_events(GO2, "indoor", path)}
 
 
 def test_every_row_is_whole_and_lies_within_its_own_bounds() -> None:
@@ -51,7 +51,7 @@ def test_what_must_stop_the_robot_cannot_be_set_to_less() -> None:
     assert all(TABLE[key].weakest is Reaction.ESTOP for key in severe)
     sitting = {event.key for event in TABLE.values() if event.reaction is Reaction.STOP}
     assert sitting == {
-        *("stop_called", "state_slow", "state_corrupt", "imu_gravity", "joint_torque"),
+        *("stop_called", "dead_man", "state_slow", "state_corrupt", "imu_gravity", "joint_torque"),
         *("motor_lost", "motor_too_hot", "battery_empty", "voltage_sag", "policy_astray"),
         "deadlines_lost",
     }
@@ -97,21 +97,20 @@ def test_only_stop_and_estop_stop() -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_shipped_file_holds_for_every_stage(stage: str) -> None:
-    loaded = load_rules(GO2, stage)
-    assert [event.key for event in loaded.events] == list(TABLE)
-    assert loaded.dead_man_button == "R2"
+    loaded = load_events(GO2, stage)
+    assert [event.key for event in loaded] == list(TABLE)
 
 
 def test_a_stage_is_set_over_the_robot_and_the_robot_over_the_table(tmp_path: Path) -> None:
     events = rules(
         tmp_path,
-        "{fall: {threshold: 0.5}, dead_man: {reaction: stop}}",
+        "{fall: {threshold: 0.5}, remote_lost: {reaction: stop}}",
         robot="{fall: {threshold: 0.7, time_s: 0.1}, tilt: {threshold: 0.3}}",
     )
     assert (events["fall"].threshold, events["fall"].time_s) == (0.5, 0.1)
     assert events["fall"].reaction is Reaction.ESTOP
     assert events["tilt"].threshold == 0.3
-    assert events["dead_man"].reaction is Reaction.STOP
+    assert events["remote_lost"].reaction is Reaction.STOP
     assert events["joint_range"] == TABLE["joint_range"]
 
 
@@ -144,13 +143,12 @@ def test_the_bounds_themselves_are_allowed(tmp_path: Path) -> None:
 def test_the_file_for_another_robot_does_not_count(tmp_path: Path) -> None:
     path = written(
         tmp_path,
-        "dead_man_button: L1\nrobots: {g1: {fall: {threshold: 0.5}}}\nstages: {indoor: {}}\n",
+        "robots: {g1: {fall: {threshold: 0.5}}}\nstages: {indoor: {}}\n",
     )
-    loaded = load_rules(GO2, "indoor", path)
-    assert {event.key: event for event in loaded.events} == TABLE
-    assert loaded.dead_man_button == "L1"
+    loaded = load_events(GO2, "indoor", path)
+    assert {event.key: event for event in loaded} == TABLE
 
 
 def test_an_unknown_stage_is_refused_with_those_that_are(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="no 'moon'; there are: field, indoor, outdoor, tether"):
-        load_rules(GO2, "moon")
+        load_events(GO2, "moon")

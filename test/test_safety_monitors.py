@@ -318,14 +318,21 @@ def test_the_chord_is_kept_between_states_and_let_go() -> None:
 def test_the_dead_man_counts_while_it_walks_and_the_button_is_free() -> None:
     control = RemoteControl("R1")
     free, held = with_state(), with_state(remote=buttons("R1"))
-    assert value(control, "dead_man_s", free, 0) == 0
-    assert value(control, "dead_man_s", free, 100 * MS) == pytest.approx(0.1)
+    standing = replace(free, report=replace(WALKING, mode="stand"))
+    assert control.measure(free, 0)["dead_man_s"] is None
+    assert value(control, "dead_man_s", standing, MS) == 0
+    assert value(control, "dead_man_s", free, 101 * MS) == pytest.approx(0.1)
     assert value(control, "dead_man_s", held, 200 * MS) == 0
     assert value(control, "dead_man_s", free, 250 * MS) == pytest.approx(0.05)
-    standing = replace(free, report=replace(WALKING, mode="stand"))
     assert value(control, "dead_man_s", standing, 300 * MS) == 0
     assert value(control, "dead_man_s", free, 350 * MS) == pytest.approx(0.05)
     assert value(control, "dead_man_s", replace(free, report=None), 400 * MS) == 0
+
+
+def test_without_a_dead_man_button_nobody_must_hold_one() -> None:
+    control = RemoteControl("")
+    control.measure(with_state(), 0)
+    assert control.measure(with_state(), 100 * MS)["dead_man_s"] is None
 
 
 def test_a_remote_is_lost_only_after_it_was_there() -> None:

@@ -65,8 +65,8 @@ class Battery:
 class RemoteControl:
     """The estop chord, the dead-man button, and whether the remote is there at all."""
 
-    def __init__(self, dead_man_button: str) -> None:
-        self._button = dead_man_button
+    def __init__(self, dead_man: str) -> None:
+        self._dead_man = dead_man  # the button; "" where none is asked for
         self._bytes = b""
         self._remote = remote.Remote()
         self._alive_ns: int | None = None
@@ -80,12 +80,14 @@ class RemoteControl:
         if any(self._bytes[:2]):  # the header that a connected remote sends
             self._alive_ns = now_ns
         walking = inputs.report is not None and inputs.report.mode == "walk"
-        if self._held_ns is None or not walking or self._button in self._remote.pressed:
+        if not walking or self._dead_man in self._remote.pressed:
             self._held_ns = now_ns
         return {
             "remote_estop": Reading(float(self._remote.pressed >= ESTOP_CHORD)),
-            "dead_man_s": Reading((now_ns - self._held_ns) / 1e9),
-            "remote_silence_s": None
-            if self._alive_ns is None
-            else Reading((now_ns - self._alive_ns) / 1e9),
+            "dead_man_s": _since(self._held_ns, now_ns) if self._dead_man else None,
+            "remote_silence_s": _since(self._alive_ns, now_ns),
         }
+
+
+def _since(then_ns: int | None, now_ns: int) -> Reading | None:
+    return None if then_ns is None else Reading((now_ns - then_ns) / 1e9)

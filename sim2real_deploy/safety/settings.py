@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import field_validator
 
@@ -11,8 +11,6 @@ from sim2real_deploy.configfile import Strict
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots.spec import RobotSpec
 from sim2real_deploy.safety.events import Event, Reaction, events_for
-
-Button = Literal["R1", "L1", "R2", "L2", "A", "B", "X", "Y"]
 
 
 class Setting(Strict):
@@ -35,19 +33,11 @@ Settings = dict[str, Setting]
 
 
 class SafetyFile(Strict):
-    dead_man_button: Button
     robots: dict[str, Settings]
     stages: dict[str, Settings]
 
 
-class SafetyRules(Strict):
-    """The table in force for one robot at one stage."""
-
-    events: tuple[Event, ...]
-    dead_man_button: Button
-
-
-def load_rules(robot: RobotSpec, stage: str, path: Path | None = None) -> SafetyRules:
+def load_events(robot: RobotSpec, stage: str, path: Path | None = None) -> tuple[Event, ...]:
     """The table with a file's settings laid over it: the robot's first, then the stage's."""
     path = path or paths.config_file("safety.yaml")
     content = configfile.load(path, SafetyFile)
@@ -63,7 +53,7 @@ def load_rules(robot: RobotSpec, stage: str, path: Path | None = None) -> Safety
             if key not in events:
                 raise Refusal(f"{where}: there is no such event; there are: {_list(events)}")
             events[key] = _apply(events[key], setting, where)
-    return SafetyRules(events=tuple(events.values()), dead_man_button=content.dead_man_button)
+    return tuple(events.values())
 
 
 def _apply(event: Event, setting: Setting, where: str) -> Event:

@@ -4,6 +4,7 @@ Stops are latched and the most severe wins. A reset is asked for like any other 
 after the events of the same cycle, so a stop always beats a reset that is under way.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sim2real_deploy.robots.spec import RobotSpec
@@ -14,7 +15,6 @@ from sim2real_deploy.safety.inputs import Inputs, Reading, Readings
 from sim2real_deploy.safety.monitors_body import Battery, Joints, RemoteControl
 from sim2real_deploy.safety.monitors_state import Posture, StateStream
 from sim2real_deploy.safety.monitors_system import Control, Surroundings
-from sim2real_deploy.safety.settings import SafetyRules
 from sim2real_deploy.safety.thermal import Heat, torque_fraction
 from sim2real_deploy.safety.watch import Watch
 
@@ -43,8 +43,10 @@ class Decision:
 
 
 class Supervisor:
-    def __init__(self, robot: RobotSpec, rules: SafetyRules) -> None:
-        self.watches = {event.key: Watch(event) for event in rules.events}
+    """`dead_man` is the remote's button that must be held while walking; "" for none."""
+
+    def __init__(self, robot: RobotSpec, events: Iterable[Event], dead_man: str = "") -> None:
+        self.watches = {event.key: Watch(event) for event in events}
         self.latched = Stop.NONE
         self.latched_reason = ""
         self.resets = 0
@@ -60,7 +62,7 @@ class Supervisor:
             Joints(robot),
             Heat(robot, self._sit),
             Battery(),
-            RemoteControl(rules.dead_man_button),
+            RemoteControl(dead_man),
             Control(),
             Surroundings(),
         )

@@ -1,8 +1,8 @@
 """Motor heat: how long until a limit, and how much torque a hot motor may still give.
 
-A winding under a steady load warms towards an equilibrium, dT/dt = a - b*T. The robot reports
-whole degrees, so the exact moments are those when a reading first rises; between them lie rates,
-and a line through the rates gives a and b.
+A winding under a steady load warms towards an equilibrium, dT/dt = a + b*T with b < 0. The robot
+reports whole degrees, so what is exact are the moments when a reading first rises. Fitted to them
+is the integral of that equation, which does not amplify their jitter as a derivative would.
 """
 
 import math
@@ -18,6 +18,7 @@ STEPS_REMEMBERED = 16
 STEPS_NEEDED = 4  # rises in the reading before anything is predicted
 COOLED_BY = 3  # degrees below the peak: the load has changed, begin again
 LEAST_FRACTION = 0.5  # of the torque, where derating ends and sitting down begins
+STRAIGHT = -1e-6  # 1/s: a time constant of days is none
 PERIOD_NS = 100_000_000
 
 
@@ -45,24 +46,23 @@ class HeatPredictor:
             return math.inf
         times, temperatures = np.array(self._rises).T[:, 1:]  # when it was first seen is no rise
         since_s = now_s - float(times[-1])
-        rates = np.diff(temperatures) / np.diff(times)
-        middle = (temperatures[1:] + temperatures[:-1]) / 2
-        slope, start = np.polyfit(middle - middle.mean(), rates, 1)
-        start -= slope * middle.mean()  # the line is rate = start + slope * temperature
-        if slope >= 0:  # no sign of an equilibrium in sight
-            slope, start = 0.0, float(rates.mean())
-        if start + slope * temperatures[-1] <= 0 or since_s > 2.0 / rates[-1] + PERIOD_NS / 1e9:
+        if since_s > 2.0 * (times[-1] - times[-2]) + PERIOD_NS / 1e9:
             return math.inf  # it has come to rest
-        return max(
-            0.0, _time_to(limit, float(temperatures[-1]), float(start), float(slope)) - since_s
-        )
+        warmth = temperatures - temperatures[0]
+        heat = np.concatenate(([0.0], np.cumsum((warmth[1:] + warmth[:-1]) / 2 * np.diff(times))))
+        elapsed = times - times[0]
+        start, slope = np.linalg.lstsq(np.stack([elapsed, heat], axis=1), warmth, rcond=None)[0]
+        if slope > STRAIGHT:  # no sign of an equilibrium in sight
+            start, slope = warmth[-1] / elapsed[-1], 0.0
+        left_s = _time_to(limit - temperatures[0], float(warmth[-1]), float(start), float(slope))
+        return max(0.0, left_s - since_s)
 
 
 def _time_to(limit: float, temperature: float, start: float, slope: float) -> float:
     """Integral of dT / (start + slope*T) from the temperature to the limit."""
-    now, then = start + slope * temperature, start + slope * limit
     if limit <= temperature:
         return 0.0
+    now, then = start + slope * temperature, start + slope * limit
     if then <= 0:
         return math.inf
     if slope == 0:
