@@ -7,6 +7,7 @@ ranks take the same decisions from the same averaged figures, so nothing else is
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import tempfile
@@ -283,8 +284,9 @@ class Worker:
 def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = torch.load(path, weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
-        raise Refusal(f"{path}: not a checkpoint we can read: {error}") from None
+    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Refusal(f"{path}: not a checkpoint we can read: {what}") from None
     return content
 
 

@@ -1,0 +1,182 @@
+"""The batch of robots that training learns from: repeatable, randomised as told, and fair."""
+
+import numpy as np
+import pytest
+
+from sim2real_deploy.policy.contract import Group
+from sim2real_deploy.policy.observations import Observation, Seen
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.training.config import TrainingConfig, load_training
+from sim2real_deploy.training.curriculum import TerrainCurriculum
+from sim2real_deploy.training.environment import QPOS, Environment
+from sim2real_deploy.training.model import tile_heights, training_model
+from sim2real_deploy.training.observation import Observer, Sight
+from sim2real_deploy.training.randomisation import NOMINAL, AdaptiveWidth, Drawn
+
+CONFIG = load_training("go2_walk")
+ROBOT = load_robot("go2")
+JOINTS = len(ROBOT.joints)
+
+
+def with_width(value: float) -> TrainingConfig:
+    ranges = CONFIG.randomisation
+    width = ranges.width.model_copy(update={"start": value, "least": 0.0})
+    return CONFIG.model_copy(update={"randomisation": ranges.model_copy(update={"width": width})})
+
+
+def walk(seed: int, steps: int = 20) -> np.ndarray:
+    environment = Environment(with_width(1.0), ROBOT, 4, seed)
+    environment.start()
+    rng = np.random.default_rng(0)
+    for _ in range(steps):
+        outcome = environment.step(rng.normal(0, 0.3, (4, JOINTS)).astype(np.float32))
+    return outcome.privileged
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
+    assert (walk(5) == walk(5)).all()
+    assert (walk(5) != walk(6)).any()
+
+
+def test_training_sees_what_the_deployed_policy_will_see() -> None:
+    rng = np.random.default_rng(1)
+    turning, gravity, command = rng.normal(size=(3, 3)).astype(np.float32)
+    q, dq, action = rng.normal(size=(3, JOINTS)).astype(np.float32)
+    steps = 7
+    deployed = Observation(
+        Group(input="observation", terms=CONFIG.observation),
+        ROBOT.stand_pose,
+        ROBOT.joint_names,
+        "",
+    )
+    values = np.zeros(len(deployed.labels), np.float32)
+    deployed.place(values)
+    seen = Seen.nothing(ROBOT.stand_pose)
+    seen.gyroscope, seen.gravity, seen.command = turning, gravity, command
+    seen.q, seen.dq, seen.action = ROBOT.stand_pose + q, dq, action
+    seen.time_s = steps / CONFIG.control.rate_hz
+    deployed.push(seen)
+    phase = steps / CONFIG.control.rate_hz / CONFIG.gait.period % 1
+    parts = (part[None] for part in (turning, gravity, command, q, dq, action))
+    trained = Observer(CONFIG, ROBOT).values(Sight(*parts, np.array([phase], np.float32)))
+    assert trained[0] == pytest.approx(values, abs=1e-5)
+
+
+@pytest.mark.parametrize("width", [0.0, 0.5, 1.0])
+def test_values_are_drawn_from_the_share_of_each_range_in_force(width: float) -> None:
+    rng, ranges = np.random.default_rng(0), CONFIG.randomisation
+    drawn = Drawn(200, JOINTS, 5)
+    for who in range(200):
+        drawn.draw(who, ranges, width, rng)
+    for name, nominal in NOMINAL.items():
+        low, high = getattr(ranges, name)
+        reach_low, reach_high = width * (low - nominal), width * (high - nominal)
+        assert drawn[name].min() >= nominal + reach_low - 1e-12
+        assert drawn[name].max() <= nominal + reach_high + 1e-12
+        assert np.ptp(drawn[name]) >= 0.8 * (reach_high - reach_low)
+
+
+def test_randomised_values_reach_the_physics() -> None:
+    environment = Environment(with_width(1.0), ROBOT, 3, seed=0)
+    masses = {float(model.body_mass.sum()) for model in environment.models}
+    frictions = {float(model.geom("floor").friction[0]) for model in environment.models}
+    gains = {float(model.actuator_gainprm[0, 0]) for model in environment.models}
+    assert len(masses) == len(frictions) == len(gains) == 3
+    plain = environment.plain[0]
+    assert plain.actuator_gainprm[0, 0] == CONFIG.control.kp  # the original is left alone
+
+
+def test_width_grows_with_success_and_shrinks_with_falls() -> None:
+    settings = CONFIG.randomisation.width
+    width = AdaptiveWidth(settings, 0.5)
+    width.count(settings.episodes - 1, settings.episodes - 1)
+    assert width.value == 0.5  # not enough seen to decide
+    width.count(1, 1)
+    assert width.value == pytest.approx(0.5 + settings.step)
+    width.count(settings.episodes, 0.65 * settings.episodes)
+    assert width.value == pytest.approx(0.5 + settings.step)
+    width.count(settings.episodes, 0.4 * settings.episodes)
+    assert width.value == pytest.approx(0.5)
+    for _ in range(100):
+        width.count(settings.episodes, settings.episodes)
+    assert width.value == 1.0
+    for _ in range(100):
+        width.count(settings.episodes, 0)
+    assert width.value == settings.least
+
+
+def test_terrain_gets_harder_after_success_and_easier_after_a_fall() -> None:
+    rng = np.random.default_rng(0)
+    terrain = CONFIG.terrain.model_copy(update={"share": 0.5})
+    curriculum = TerrainCurriculum(terrain, 4)
+    for who in range(4):
+        curriculum.finish(who, fell=False, tracked=True, rng=rng)
+    assert curriculum.level.tolist() == [1, 1, 0, 0]
+    curriculum.finish(0, fell=False, tracked=False, rng=rng)
+    curriculum.finish(1, fell=True, tracked=True, rng=rng)
+    assert curriculum.level.tolist() == [1, 0, 0, 0]
+    assert curriculum.mean_level == 0.5
+    for _ in range(50):
+        curriculum.finish(0, fell=False, tracked=True, rng=rng)
+        assert 0 <= curriculum.level[0] < len(terrain.levels)
+
+
+def test_every_terrain_is_what_it_says_and_fits_the_same_batch() -> None:
+    sizes = set()
+    for level in CONFIG.terrain.levels:
+        heights = tile_heights(level, CONFIG.terrain.size, seed=1)
+        steepest = np.abs(np.diff(heights, axis=1)).max()
+        if level.kind == "flat":
+            assert not heights.any()
+        if level.kind == "slope":
+            assert steepest / 0.05 == pytest.approx(level.height, rel=1e-6)
+        if level.kind == "stairs":
+            assert steepest == pytest.approx(level.height)
+        if level.kind in ("rough", "mixed"):
+            assert np.ptp(heights) >= 0.5 * level.height
+        model = training_model(ROBOT, CONFIG, level)
+        sizes.add((model.nq, model.nv, model.ngeom, model.nsensordata, model.nbody))
+    assert len(sizes) == 1
+
+
+def test_a_robot_on_each_terrain_stands_on_it() -> None:
+    levels = len(CONFIG.terrain.levels)
+    terrain = CONFIG.terrain.model_copy(update={"share": 1.0})
+    environment = Environment(
+        with_width(0.0).model_copy(update={"terrain": terrain}), ROBOT, levels, seed=2
+    )
+    environment.terrain.level[:] = np.arange(levels)
+    for who in range(levels):
+        environment._reset(who)
+    environment._now[:, environment._arms : environment._arms + JOINTS] = ROBOT.stand_pose
+    environment._now[:, environment._base_speed :] = 0
+    environment._next_push[:] = 10_000
+    environment.start()
+    for _ in range(25):
+        outcome = environment.step(np.zeros((levels, JOINTS), np.float32))
+        assert not outcome.fell.any()
+    assert environment._contact.sum(1).min() >= 2
+
+
+def test_a_robot_on_its_side_has_fallen_and_starts_again() -> None:
+    environment = Environment(with_width(0.0), ROBOT, 2, seed=0)
+    environment.start()
+    environment._now[0, QPOS + 3 : QPOS + 7] = [0.5**0.5, 0.5**0.5, 0, 0]
+    outcome = environment.step(np.zeros((2, JOINTS), np.float32))
+    assert outcome.fell.tolist() == [True, False]
+    assert environment._age.tolist()[0] == 0
+    assert environment.sums["fell"] == 1
+    upright = environment._gravity()[0]
+    assert upright[2] < -0.9
+
+
+def test_a_delayed_action_moves_the_joints_later() -> None:
+    moved = {}
+    for delay in (0, 4):
+        environment = Environment(with_width(0.0), ROBOT, 1, seed=0)
+        environment.start()
+        environment._delay[:] = delay
+        before = environment._now[0, environment._arms]
+        environment.step(np.full((1, JOINTS), 2.0, np.float32))
+        moved[delay] = abs(environment._now[0, environment._arms] - before)
+    assert moved[4] < moved[0] / 2

@@ -1,0 +1,75 @@
+"""From a checkpoint to a bundle: the same bytes each time, and a bundle that the robot accepts."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.bundle import load_bundle
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.training.config import load_training
+from sim2real_deploy.training.export import export, network
+from sim2real_deploy.training.ppo import mlp
+from sim2real_deploy.training.trainer import Run, train
+
+ROBOT = load_robot("go2")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few iterations of real training: enough for a checkpoint with everything in it."""
+    config = load_training("go2_walk")
+    ppo = config.ppo.model_copy(update={"workers": 1, "environments": 8, "steps": 8})
+    short = config.model_copy(update={"ppo": ppo, "steps": 3 * 8 * 8})
+    return train(Run(short, tmp_path_factory.mktemp("run"), seed=4), lambda figures: None)
+
+
+def test_the_same_checkpoint_gives_the_same_bytes(checkpoint: Path, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        export(checkpoint, tmp_path / name)
+    for file in ("policy.onnx", "policy.yaml"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
+
+
+def test_the_bundle_loads_and_says_where_it_comes_from(checkpoint: Path, tmp_path: Path) -> None:
+    export(checkpoint, tmp_path)
+    bundle = load_bundle(tmp_path, ROBOT)  # replays the golden steps
+    assert bundle.contract.provenance["seed"] == 4
+    assert bundle.contract.provenance["steps"] == 3 * 8 * 8
+    assert bundle.contract.provenance["versions"]["torch"] == torch.__version__.split("+")[0]
+    statistics = bundle.contract.statistics[0]
+    assert len(statistics.mean) == len(statistics.std) == len(bundle.open().observation)
+    assert min(statistics.std) >= 0
+
+
+def test_the_contract_is_in_the_network_s_file_too(checkpoint: Path, tmp_path: Path) -> None:
+    contract = export(checkpoint, tmp_path)
+    model = onnx.load(str(tmp_path / "policy.onnx"))
+    inside = json.loads({p.key: p.value for p in model.metadata_props}["contract"])
+    for name in ("robot", "rate_hz", "joints", "kp", "kd", "default_position", "command_ranges"):
+        told = contract.model_dump(mode="json")[name]
+        assert inside[name] == told
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(Refusal, match="not a checkpoint"):
+        export(path, tmp_path / "bundle")
+
+
+def test_the_written_network_computes_what_torch_computes() -> None:
+    import onnxruntime
+
+    torch.manual_seed(0)
+    module = mlp(7, (16, 8), 3)
+    model = network([p.detach().numpy() for p in module.parameters()], {})
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for _ in range(10):
+        seen = np.random.default_rng(0).normal(size=(1, 7)).astype(np.float32)
+        (given,) = session.run(None, {"observation": seen})
+        assert given == pytest.approx(module(torch.from_numpy(seen)).detach().numpy(), abs=1e-6)

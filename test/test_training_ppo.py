@@ -1,0 +1,80 @@
+"""The learner on problems whose answers are known."""
+
+import pytest
+import torch
+
+from sim2real_deploy.training.config import Network, load_training
+from sim2real_deploy.training.ppo import Batch, Learner, advantages, log_probability
+
+PPO = load_training("go2_walk").ppo
+NETWORK = Network(hidden=(32,), initial_std=0.5)
+STEPS, COUNT = 8, 64
+torch.set_num_threads(1)  # tiny networks: a second thread only waits
+
+
+def test_advantages_by_hand() -> None:
+    batch = Batch.empty(3, 1, 1, 1, 1)
+    batch.reward[:, 0] = torch.tensor([1.0, 2.0, 3.0])
+    batch.value[:, 0] = torch.tensor([0.5, 1.0, 1.5])
+    batch.ended[1, 0] = 1.0  # nothing after it may count for what came before
+    third = 3.0 + 0.9 * 4.0 - 1.5
+    second = 2.0 - 1.0
+    first = (1.0 + 0.9 * 1.0 - 0.5) + 0.9 * 0.8 * second
+    result = advantages(batch, torch.tensor([4.0]), gamma=0.9, lam=0.8)
+    assert result[:, 0].tolist() == pytest.approx([first, second, third])
+
+
+def test_log_probability_is_the_normal_distribution_s() -> None:
+    action, mean, log_std = torch.randn(5, 3), torch.randn(5, 3), torch.tensor([0.1, -0.5, 0.3])
+    expected = torch.distributions.Normal(mean, log_std.exp()).log_prob(action).sum(-1)
+    assert torch.allclose(log_probability(action, mean, log_std), expected, atol=1e-5)
+
+
+def play(learner: Learner, rounds: int, lowest: float) -> float:
+    """A game of one move: give back the number you see. Returns the last mean reward."""
+    batch = Batch.empty(STEPS, COUNT, 1, 1, 1)
+    for _ in range(rounds):
+        with torch.no_grad():
+            seen = torch.rand(STEPS, COUNT, 1) * (1 - lowest) + lowest
+            action, log_prob, mean = learner.actor.sample(seen)
+            batch.observation, batch.privileged = seen, seen
+            batch.action, batch.mean, batch.log_probability = action, mean, log_prob
+            batch.value = learner.value(seen)
+            batch.reward = -(action - seen).square().squeeze(-1)
+            batch.ended = torch.ones(STEPS, COUNT)
+        learner.learn(batch, torch.zeros(COUNT))
+    return float(batch.reward.mean())
+
+
+def test_it_learns_to_give_back_what_it_sees() -> None:
+    torch.manual_seed(0)
+    learner = Learner(1, 1, 1, NETWORK, PPO)
+    before = play(learner, 1, lowest=-1.0)
+    after = play(learner, 60, lowest=-1.0)
+    assert after > before / 4  # rewards are negative
+    seen = torch.tensor([[-0.8], [0.0], [0.8]])
+    assert torch.allclose(learner.actor.mean(seen), seen, atol=0.25)
+
+
+def test_the_mirror_teaches_the_side_that_was_never_seen() -> None:
+    seen = torch.tensor([[-0.8], [-0.5]])
+    error = {}
+    for mirrored in (False, True):
+        torch.manual_seed(0)
+        turn_over = (lambda values: -values) if mirrored else None
+        learner = Learner(1, 1, 1, NETWORK, PPO, turn_over, turn_over)
+        play(learner, 60, lowest=0.0)
+        error[mirrored] = (learner.actor.mean(seen) - seen).abs().max().item()
+    assert error[True] < 0.25
+    assert error[True] < error[False] / 2
+
+
+def test_the_learning_rate_follows_the_size_of_the_updates() -> None:
+    learner = Learner(1, 1, 1, NETWORK, PPO)
+    start = learner.rate
+    learner._adapt_rate(10 * PPO.target_kl, 1.0)
+    assert learner.rate < start
+    for _ in range(50):
+        learner._adapt_rate(0.0, 0.5)
+    assert learner.rate == PPO.actor_rate[1]
+    assert learner.actor_optimiser.param_groups[0]["lr"] == pytest.approx(learner.rate * 0.5)

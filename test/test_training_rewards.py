@@ -1,0 +1,135 @@
+"""Each reward says what it is for: most where the robot does it, less where it does not."""
+
+import numpy as np
+import pytest
+
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.training.config import load_training
+from sim2real_deploy.training.rewards import REWARDS, Snapshot
+
+CONFIG = load_training("go2_walk")
+ROBOT = load_robot("go2")
+PENALTIES = [name for name, weight in CONFIG.rewards.items() if weight < 0]
+
+
+def good(count: int = 1, standing: bool = True) -> Snapshot:
+    """A robot that does all that is wanted: it stands in the default pose."""
+    joints, legs = len(ROBOT.joints), len(ROBOT.legs)
+    up = np.zeros((count, 3), np.float32)
+    up[:, 2] = 1
+
+    def zeros(size: int) -> np.ndarray:
+        return np.zeros((count, size), np.float32)
+
+    return Snapshot(
+        command=zeros(3),
+        velocity=zeros(3),
+        turning=zeros(3),
+        up=up,
+        q=zeros(joints),
+        sideways=np.array([name.endswith("hip_joint") for name in ROBOT.joint_names], np.float32),
+        dq=zeros(joints),
+        ddq=zeros(joints),
+        torque=zeros(joints),
+        action=zeros(joints),
+        last_action=zeros(joints),
+        action_before=zeros(joints),
+        contact=np.ones((count, legs), bool),
+        foot_height=zeros(legs),
+        foot_speed=zeros(legs),
+        base_height=np.full(count, CONFIG.shape.base_height, np.float32),
+        knee_height=np.full((count, legs), 0.15, np.float32),
+        phase=zeros(legs) + np.float32(0.9),
+        standing=np.full(count, standing),
+        calm=np.full(count, standing),
+    )
+
+
+@pytest.mark.parametrize("name", CONFIG.rewards)
+def test_one_finite_number_for_each_environment(name: str) -> None:
+    value = REWARDS[name](good(5), CONFIG)
+    assert value.shape == (5,)
+    assert np.isfinite(value).all()
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_nothing_is_taken_from_a_robot_that_does_all_right(name: str) -> None:
+    assert REWARDS[name](good(), CONFIG)[0] == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "axis"),
+    [("track_vx", "velocity", 0), ("track_vy", "velocity", 1), ("track_wz", "turning", 2)],
+)
+def test_tracking_falls_with_every_bit_of_error_and_sees_its_own_axis(
+    name: str, field: str, axis: int
+) -> None:
+    snapshot = good(6)
+    getattr(snapshot, field)[:, axis] = [0.0, 0.05, 0.1, 0.3, 0.8, 1.4]
+    value = REWARDS[name](snapshot, CONFIG)
+    assert value[0] == pytest.approx(1.0)
+    assert (np.diff(value) < 0).all()
+    for other in {"track_vx", "track_vy", "track_wz"} - {name}:
+        assert REWARDS[other](snapshot, CONFIG) == pytest.approx(1.0)
+
+
+def test_gait_wants_feet_by_the_clock_when_walking_and_all_of_them_when_calm() -> None:
+    snapshot = good(2, standing=False)
+    snapshot.phase[:] = [0.1, 0.8, 0.8, 0.1]  # two feet in stance, two in swing
+    snapshot.contact[0] = [True, False, False, True]
+    assert REWARDS["gait"](snapshot, CONFIG) == pytest.approx([1.0, 0.5])
+    snapshot.calm[:] = True
+    assert REWARDS["gait"](snapshot, CONFIG) == pytest.approx([0.5, 1.0])
+
+
+def test_a_swinging_foot_must_rise_and_a_standing_one_need_not() -> None:
+    snapshot = good(3, standing=False)
+    middle_of_swing = (1 + CONFIG.gait.stance) / 2
+    snapshot.phase[:] = 0.1
+    snapshot.phase[:2, 0] = middle_of_swing
+    snapshot.foot_height[1, 0] = CONFIG.gait.swing_height
+    value = REWARDS["swing_height"](snapshot, CONFIG)
+    assert value[0] == pytest.approx(CONFIG.gait.swing_height**2, rel=1e-4)
+    assert value[1:] == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("vertical_speed", "velocity"),
+        ("roll_pitch_rate", "turning"),
+        ("tilt", "up"),
+        ("torque", "torque"),
+        ("joint_acceleration", "ddq"),
+        ("action_rate", "action"),
+        ("action_jerk", "action"),
+        ("foot_slip", "foot_speed"),
+        ("hip_pose", "q"),
+        ("pose", "q"),
+        ("standing_still", "dq"),
+    ],
+)
+def test_a_penalty_grows_with_what_it_is_about(name: str, field: str) -> None:
+    snapshot = good(3)
+    getattr(snapshot, field)[:] += np.array([[0.0], [0.3], [0.6]], np.float32)
+    nothing, some, more = REWARDS[name](snapshot, CONFIG)
+    assert nothing < some < more
+
+
+def test_low_base_and_low_knees_cost() -> None:
+    snapshot = good(2)
+    snapshot.base_height[1] -= 0.1
+    snapshot.knee_height[1, 2] = 0.02
+    for name in ("base_height", "knee_clearance"):
+        right, wrong = REWARDS[name](snapshot, CONFIG)
+        assert right == pytest.approx(0, abs=1e-9)
+        assert wrong > 0
+
+
+def test_standing_still_is_not_asked_of_a_robot_that_was_pushed() -> None:
+    snapshot = good(2)
+    snapshot.dq[:] = 1.0
+    snapshot.calm[1] = False
+    calm, pushed = REWARDS["standing_still"](snapshot, CONFIG)
+    assert calm > 0
+    assert pushed == 0
