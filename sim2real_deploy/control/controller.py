@@ -29,12 +29,14 @@ class Controller:
     def __init__(self, spec: RobotSpec, stage: Stage, policy: Policy | None) -> None:
         self.spec = spec
         self.policy = policy
+        self.period_ns = round(1e9 / spec.wire.rate_hz)
         self.mode = Mode.PASSIVE
         self.reason = ""  # why this mode, for a person
         self.situation = Situation(policy_checked=policy is not None)
         self.velocity = VelocityCommand(stage)
         self.limiter = Limiter(spec, stage)
-        self.asked = JointCommand(*np.zeros((5, spec.joint_count), np.float32))
+        self.asked_block = np.zeros((5, spec.joint_count), np.float32)
+        self.asked = JointCommand(*self.asked_block)
         self.state: RobotState | None = None  # the one this tick works with
         self.policy_stepped = False
         self.policy_failed = False
@@ -47,7 +49,6 @@ class Controller:
         self._handed_over: JointCommand = self._damping
         self._walking_since_ns = 0
         self._policy_due_ns = 0
-        self._half_tick_ns = round(0.5e9 / spec.wire.rate_hz)
         self._estop_seen = False
 
     def request(self, event: Event, now_ns: int) -> Decision:
@@ -147,7 +148,7 @@ class Controller:
         assert policy is not None
         assert state is not None
         command = self.velocity.shape(now_ns)
-        if now_ns + self._half_tick_ns >= self._policy_due_ns:
+        if now_ns + self.period_ns // 2 >= self._policy_due_ns:
             period_ns = round(1e9 / policy.contract.rate_hz)
             behind = now_ns - self._policy_due_ns > period_ns
             self._policy_due_ns = (now_ns if behind else self._policy_due_ns) + period_ns

@@ -39,7 +39,8 @@ class Limiter:
         self.step = np.float32(stage.joint_step)
         self.velocity = spec.velocity_limit * np.float32(stage.joint_velocity_fraction)
         self.torque = spec.torque_limit * np.float32(stage.torque_fraction)
-        self.sent = JointCommand(*np.zeros((5, count), np.float32))
+        self.sent_block = np.zeros((5, count), np.float32)  # q, dq, kp, kd, torque
+        self.sent = JointCommand(*self.sent_block)
         self.acted = np.zeros(count, np.uint8)
         self._last_q = spec.stand_pose.copy()
 
@@ -51,12 +52,10 @@ class Limiter:
         self, asked: JointCommand, state: RobotState, torque_fraction: float
     ) -> JointCommand | None:
         """What may be sent, or None when a number is not finite: then nothing of it is sound."""
-        sent, acted = self.sent, self.acted
-        acted.fill(0)
-        finite = np.isfinite(asked.q) & np.isfinite(asked.dq) & np.isfinite(asked.torque)
-        finite &= np.isfinite(asked.kp) & np.isfinite(asked.kd)
-        if not finite.all():
-            acted[~finite] = Limit.FINITE
+        sent = self.sent
+        self.acted.fill(0)
+        if not _is_finite(asked):
+            self.acted[~np.isfinite(_sum(asked))] = Limit.FINITE
             return None
         np.copyto(sent.kp, asked.kp)
         np.copyto(sent.kd, asked.kd)
@@ -70,9 +69,9 @@ class Limiter:
         return sent
 
     def _clip(self, values: Floats, low: Floats, high: Floats, out: Floats, limit: Limit) -> None:
-        clipped = np.clip(values, low, high)
+        clipped = np.minimum(np.maximum(values, low), high)  # np.clip takes four times as long
         changed = clipped != values
-        if changed.any():
+        if np.count_nonzero(changed):
             self.acted[changed] |= int(limit)
         np.copyto(out, clipped)
 
@@ -81,14 +80,14 @@ class Limiter:
         sent = self.sent
         asked = pd_torque(sent, state)
         too_fast = np.abs(state.dq) > self.velocity
-        if too_fast.any():
+        if np.count_nonzero(too_fast):
             upper = np.where(too_fast & (state.dq > 0), np.float32(0), most)
             lower = np.where(too_fast & (state.dq < 0), np.float32(0), -most)
         else:
             upper, lower = most, -most
-        held = np.clip(asked, lower, upper)
+        held = np.minimum(np.maximum(asked, lower), upper)
         over: npt.NDArray[np.bool_] = held != asked
-        if not over.any():
+        if not np.count_nonzero(over):
             return
         self.acted[over & too_fast] |= int(Limit.VELOCITY)
         self.acted[over & (np.abs(asked) > most)] |= int(Limit.TORQUE)
@@ -98,6 +97,19 @@ class Limiter:
         rest = held - pd_torque(sent, state)
         fixed = over & (np.abs(rest) > 1e-3)
         sent.torque[fixed] += rest[fixed]
+
+
+def _sum(command: JointCommand) -> Floats:
+    """Per joint; not finite where one of its numbers is not."""
+    total: Floats = command.q + command.dq
+    total += command.kp
+    total += command.kd
+    total += command.torque
+    return total
+
+
+def _is_finite(command: JointCommand) -> bool:
+    return bool(np.count_nonzero(np.isfinite(_sum(command))) == len(command.q))
 
 
 def pd_torque(command: JointCommand, state: RobotState) -> Floats:

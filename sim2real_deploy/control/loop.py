@@ -1,0 +1,101 @@
+"""The loop: every state is answered at once, in the thread that waited for it.
+
+No sleep, no hand-over: the thread blocks in the link and wakes with the sample. When the robot is
+silent the loop ticks by absolute deadlines, so that safety's orders are still obeyed.
+"""
+
+import time
+from collections import deque
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from threading import Event as ThreadEvent
+
+from sim2real_deploy.control.controller import Controller
+from sim2real_deploy.control.modes import Decision, Event, Mode
+from sim2real_deploy.control.supervision import Supervision
+from sim2real_deploy.control.ticks import TickRing
+from sim2real_deploy.robots import RobotState
+from sim2real_deploy.wire.link import Link
+
+PATIENCE = 2.5  # periods without a state before the loop ticks by itself
+LAST_DAMPING = 25  # commands sent on the way out: one might get lost
+REQUEST_TIMEOUT_S = 1.0
+
+
+class ControlLoop:
+    """`run` is the thread; `request` is how others ask it for a mode."""
+
+    def __init__(self, link: Link, controller: Controller, supervision: Supervision) -> None:
+        self.link = link
+        self.controller = controller
+        self.supervision = supervision
+        self.ticks = TickRing(controller)
+        self.misses = 0
+        self._requests: deque[tuple[Event, Future[Decision]]] = deque()
+        self._last_ns: int | None = None
+        self._due_ns = link.now_ns() + controller.period_ns
+
+    def request(self, event: Event) -> Decision:
+        """Ask for a mode from another thread and wait for the loop's decision."""
+        future: Future[Decision] = Future()
+        self._requests.append((event, future))
+        try:
+            return future.result(REQUEST_TIMEOUT_S)
+        except FutureTimeout:
+            return Decision(False, self.controller.mode, "the control loop does not answer")
+
+    def run(self, stopped: ThreadEvent) -> None:
+        """Until told to stop; whatever ends it, damping is the last thing sent."""
+        try:
+            while not stopped.is_set():
+                self.cycle()
+        finally:
+            self._leave()
+
+    def cycle(self) -> None:
+        """Wait for the next state, or its absence, and live one tick."""
+        link, period_ns = self.link, self.controller.period_ns
+        state = link.wait(max(0.0, (self._due_ns - link.now_ns()) / 1e9))
+        now_ns = link.now_ns()
+        if state is None:
+            self._due_ns += period_ns
+        else:
+            self._due_ns = now_ns + round(PATIENCE * period_ns)
+        self.tick(state, now_ns)
+
+    def tick(self, state: RobotState | None, now_ns: int) -> None:
+        """Answer first; everything that can wait comes after the command is out."""
+        start = time.perf_counter_ns()
+        controller, supervision = self.controller, self.supervision
+        command = controller.step(state, now_ns, supervision.verdict(now_ns))
+        write_ns = 0
+        if command is not None:
+            before = time.perf_counter_ns()
+            self.link.send(command)
+            write_ns = time.perf_counter_ns() - before
+        age_ns = (
+            0 if controller.state is None else self.link.now_ns() - controller.state.received_ns
+        )
+        gap_ns = controller.period_ns if self._last_ns is None else now_ns - self._last_ns
+        self._last_ns = now_ns
+        self.misses += gap_ns > 2 * controller.period_ns
+        work_ns = time.perf_counter_ns() - start
+        self.ticks.write(now_ns, age_ns, gap_ns, work_ns, write_ns)
+        supervision.answer(controller, now_ns, self.ticks.written, self.misses)
+        while self._requests:
+            event, future = self._requests.popleft()
+            future.set_result(controller.request(event, now_ns))
+
+    def _leave(self) -> None:
+        """Damp, if the wire is ours: a robot that somebody else moves is left to them."""
+        controller, now = self.controller, self.controller.situation
+        free = now.sport_released and not now.other_writers
+        claimed = free or controller.mode is not Mode.PASSIVE
+        controller.request(Event.DAMP, self.link.now_ns())
+        for _ in range(LAST_DAMPING):
+            if claimed:
+                self.link.send(controller.damp())
+            self.link.wait(controller.period_ns / 1e9)
+            now_ns = self.link.now_ns()
+            self.supervision.verdict(now_ns)
+            self.supervision.leave(controller, now_ns, self.ticks.written, self.misses)

@@ -1,0 +1,79 @@
+"""Control's end of the safety chain, as the loop uses it once per tick."""
+
+import os
+from typing import Protocol
+
+from sim2real_deploy.control.controller import Controller
+from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.safety.chain import CLEAR, ControlSide, Report, Verdict
+from sim2real_deploy.wire.local_channel import LocalChannel
+
+
+class Supervision(Protocol):
+    def verdict(self, now_ns: int) -> Verdict:
+        """What may be done in this tick."""
+
+    def answer(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
+        """After the tick: say how it went."""
+
+    def leave(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
+        """The loop is ending in good order."""
+
+
+class Unsupervised:
+    """For benches and lockstep runs, where nobody can be hurt."""
+
+    def verdict(self, now_ns: int) -> Verdict:
+        return CLEAR
+
+    def answer(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
+        """Nobody asks."""
+
+    def leave(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
+        """Nobody is told."""
+
+
+class Supervised:
+    """The chain over a local socket; answered by the loop's own thread, or not at all."""
+
+    def __init__(self, channel: LocalChannel, participant: str) -> None:
+        self._channel = channel
+        self._participant = participant
+        self._side = ControlSide()
+        self._leaving = False
+        self._asked = False
+
+    @property
+    def supervisor(self) -> str:
+        """The supervisor's participant on the wire, "" before it was heard."""
+        return self._side.supervisor
+
+    def verdict(self, now_ns: int) -> Verdict:
+        for datagram in self._channel.receive():
+            self._side.hear(datagram, now_ns)
+            self._asked = True
+        return self._side.verdict(now_ns)
+
+    def answer(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
+        if not self._asked:
+            return
+        self._asked = False
+        report = Report(
+            mode=controller.mode.name.lower(),
+            participant=self._participant,
+            pid=os.getpid(),
+            tick=tick,
+            damping=controller.mode in (Mode.PASSIVE, Mode.DAMPING),
+            leaving=self._leaving,
+            deadline_misses=misses,
+            policy_not_finite=controller.policy_failed,
+            out_of_distribution=controller.surprise,
+            command_age_s=controller.velocity.age_s(now_ns),
+        )
+        datagram = self._side.answer(report)
+        if datagram is not None:
+            self._channel.send(datagram)
+
+    def leave(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
+        self._leaving = True
+        self.answer(controller, now_ns, tick, misses)
