@@ -48,7 +48,7 @@ _CONFIG = """<CycloneDDS><Domain Id="any">
 <Compatibility><AllowInvalidTryConstruct>true</AllowInvalidTryConstruct></Compatibility>
 </Domain></CycloneDDS>"""
 _ANY = SampleState.Any | ViewState.Any | InstanceState.Any
-_BATCH = 64
+_DEPTH = 1000  # samples a reader holds while its owner is away: 2 s of states
 
 
 class Sample(NamedTuple):
@@ -146,6 +146,7 @@ class RawReader:
         # Best effort, as the vendor's: a state sent again late is worth nothing.
         qos = Qos(Policy.Reliability.BestEffort, Policy.History.KeepLast(depth))
         self._reader = DataReader(participant, topic, qos)
+        self._depth = depth
         self._waitset = WaitSet(participant)
         self._waitset.attach(ReadCondition(self._reader, _ANY))
         self._closed = False
@@ -162,7 +163,7 @@ class RawReader:
         """Everything that has come since the last call, oldest first."""
         if self._closed:
             return []
-        taken = ddspy_take(self._reader._ref, _ANY, _BATCH)
+        taken = ddspy_take(self._reader._ref, _ANY, self._depth)
         if isinstance(taken, int):
             raise DDSException(taken, "while taking samples")
         now = time.monotonic_ns()
@@ -214,7 +215,7 @@ class Participant:
         self._open = True
 
     def reader(
-        self, topic: str, type_name: str, kind: Kind = "robot", depth: int = _BATCH
+        self, topic: str, type_name: str, kind: Kind = "robot", depth: int = _DEPTH
     ) -> RawReader:
         reader = RawReader(self._participant, self._topic(topic, type_name, kind), depth)
         self._readers.append(reader)
