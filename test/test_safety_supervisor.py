@@ -436,6 +436,17 @@ def test_an_estop_without_control_takes_nothing_over() -> None:
     assert not world.supervisor.taken_over
 
 
+def test_control_that_never_moved_the_robot_owes_no_command() -> None:
+    world = World()
+    quiet: dict[str, Any] = {"report": DAMPING, "command_damping": False, "command_age_s": 9.0}
+    world.run(1.0, **quiet)
+    world.cycle(pressed=frozenset({"estop"}), **quiet)
+    world.run(0.5, **quiet)
+    assert not world.supervisor.taken_over
+    world.cycle(**quiet | {"command_age_s": 0.0})
+    assert world.supervisor.taken_over, "but it may not start to move it now"
+
+
 @pytest.mark.parametrize(
     ("idle", "silence_s", "taken"),
     [(False, 0.045, False), (False, 0.046, True), (True, 1.0, False), (True, 1.01, True)],

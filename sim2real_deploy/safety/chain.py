@@ -25,6 +25,7 @@ MASK = (1 << 64) - 1
 REASON_BYTES = 160
 MODE_BYTES = 16
 PARTICIPANT_BYTES = 40
+WALKING = "walking"  # the mode, in control's own words, in which the policy moves the robot
 
 _HEARTBEAT = struct.Struct(f"<4sQQQQQBf?{REASON_BYTES}s{PARTICIPANT_BYTES}s")
 _ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}s{PARTICIPANT_BYTES}sIQ??Q?ff")
@@ -112,7 +113,7 @@ class Heartbeat:
 class Report:
     """What control says of itself with every answer."""
 
-    mode: str
+    mode: str  # in words
     participant: str  # of control on the wire
     pid: int
     tick: int  # control cycles since its start

@@ -4,6 +4,7 @@ import numpy as np
 
 from sim2real_deploy.robots.spec import RobotSpec
 from sim2real_deploy.robots.state import Floats, RobotState
+from sim2real_deploy.safety.chain import WALKING
 from sim2real_deploy.safety.inputs import Inputs, Rate, Reading, Readings
 from sim2real_deploy.wire import remote
 
@@ -79,7 +80,7 @@ class RemoteControl:
             self._remote = remote.decode(state.remote)
         if any(self._bytes[:2]):  # the header that a connected remote sends
             self._alive_ns = now_ns
-        walking = inputs.report is not None and inputs.report.mode == "walk"
+        walking = inputs.report is not None and inputs.report.mode == WALKING
         if not walking or self._dead_man in self._remote.pressed:
             self._held_ns = now_ns
         return {

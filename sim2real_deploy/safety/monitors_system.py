@@ -2,6 +2,7 @@
 
 import math
 
+from sim2real_deploy.safety.chain import WALKING
 from sim2real_deploy.safety.inputs import Inputs, Rate, Reading, Readings
 
 
@@ -27,7 +28,7 @@ class Control:
         if not report.leaving:
             silence = "control_silence_s" if inputs.driving else "idle_silence_s"
             readings[silence] = Reading(inputs.answer_age_s)
-        if report.mode == "walk":
+        if report.mode == WALKING:
             readings["out_of_distribution"] = Reading(report.out_of_distribution)
             if not math.isinf(report.command_age_s):  # a robot nobody ever steered just stands
                 readings["command_age_s"] = Reading(report.command_age_s)

@@ -52,6 +52,7 @@ class Supervisor:
         self.resets = 0
         self.taken_over = False
         self._latched_ns = 0
+        self._drove = False  # control has moved the robot since, or just before, the estop
         self._last_ns: int | None = None
         self._seen_state = False
         self._derate = self.watches["motor_hot"].event.threshold
@@ -69,6 +70,7 @@ class Supervisor:
 
     def update(self, inputs: Inputs, now_ns: int) -> Decision:
         self._seen_state = self._seen_state or inputs.state is not None
+        self._drove = inputs.driving or (self._drove and self.latched is Stop.ESTOP)
         readings = self._measure(inputs, now_ns)
         before = self.latched
         changes = self._judge(readings, now_ns)
@@ -109,10 +111,8 @@ class Supervisor:
 
     def _disobeyed(self, inputs: Inputs, now_ns: int) -> bool:
         """An estop is older than control has to obey it, and the wire does not show damping."""
-        if self.latched is not Stop.ESTOP or self.taken_over or inputs.report is None:
-            return False
-        since_ns = now_ns - self._latched_ns
-        if since_ns < OBEY_WITHIN_NS:
+        obliged = self.latched is Stop.ESTOP and self._drove and inputs.report is not None
+        if not obliged or self.taken_over or now_ns - self._latched_ns < OBEY_WITHIN_NS:
             return False
         return not (inputs.command_damping and inputs.command_age_s * 1e9 < OBEY_WITHIN_NS)
 
