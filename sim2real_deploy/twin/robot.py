@@ -217,7 +217,7 @@ class TwinRobot:
             self.faults.readings("battery", power, now)
             power[:] = np.clip(power, (0, 0, -200), (100, 80, 200))
             np.clip(temperature, 0, 255, temperature)
-        state.temperature[:] = temperature
+        state.temperature[:] = np.rint(temperature)
         percent, state.voltage, state.current = power.tolist()
         state.battery_percent = round(percent)
         state.battery_current_ma = round(-1000 * state.current)
