@@ -12,11 +12,12 @@ from sim2real_deploy.twin.config import load_imperfections
 from sim2real_deploy.twin.disturbances import Push, Slip
 from sim2real_deploy.twin.floors import FLOORS
 from sim2real_deploy.twin.robot import TwinRobot
-from sim2real_deploy.twin.sport import CHECK, RELEASE, SELECT, STAND_DOWN, STAND_UP
+from sim2real_deploy.twin.sport import STAND_DOWN, STAND_UP
 from sim2real_deploy.wire import remote
 from sim2real_deploy.wire.codec import CommandEncoder
 from sim2real_deploy.wire.in_process import InProcessLink
 from sim2real_deploy.wire.messages import GO_LOW_CMD
+from sim2real_deploy.wire.motion_switcher import CHECK, RELEASE, SELECT
 
 
 def imperfect(seed: int = 0) -> TwinRobot:

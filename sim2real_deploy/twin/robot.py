@@ -35,13 +35,19 @@ _FREE = 7  # coordinates of the free joint
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
-    """What really happens to the robot: for judging and for pictures, never for control."""
+class BaseTruth:
+    """Where the trunk really is and how it moves."""
 
-    position: Vector  # m, of the trunk in the world
+    position: Vector  # m, in the world
     quaternion: Vector  # w, x, y, z
     velocity: Vector  # m/s, in the world
     rate: Vector  # rad/s, in the body
+
+
+@dataclass(frozen=True, slots=True)
+class Truth(BaseTruth):
+    """What really happens to the robot: for judging and for pictures, never for control."""
+
     joint_position: Vector
     joint_velocity: Vector
     joint_torque: Vector
@@ -164,6 +170,16 @@ class TwinRobot:
     def hold_remote(self, held: remote.Remote) -> None:
         """Sticks and buttons of the wireless controller, until the next call."""
         self._message.slow.remote = remote.encode(held)
+
+    @property
+    def base_truth(self) -> BaseTruth:
+        data = self.data
+        return BaseTruth(
+            position=data.qpos[:3].copy(),
+            quaternion=data.qpos[3:7].copy(),
+            velocity=data.qvel[:3].copy(),
+            rate=data.qvel[3:6].copy(),
+        )
 
     @property
     def truth(self) -> Truth:

@@ -11,10 +11,11 @@ import numpy as np
 
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.motors import MotorCommand
+from sim2real_deploy.wire.motion_switcher import CHECK, RELEASE, SELECT
+from sim2real_deploy.wire.rpc import NOT_IMPLEMENTED
 
-CHECK, SELECT, RELEASE = 1001, 1002, 1003  # api ids of motion_switcher
 DAMP, STAND_UP, STAND_DOWN, RECOVERY_STAND = 1001, 1004, 1005, 1006  # of sport
-BAD_PARAMETER, UNKNOWN_API = 3203, 3103  # the vendor's RPC error codes
+BAD_PARAMETER = 3204  # the vendor's RPC code
 _MODES = {"normal", "ai", "advanced", "mcf"}
 _MOVE_SECONDS = 1.5
 
@@ -54,7 +55,7 @@ class SportMode:
             self.mode = name
             self._since_ns, self._damped = now_ns, False
             return 0, ""
-        return UNKNOWN_API, ""
+        return NOT_IMPLEMENTED, ""
 
     def serve_sport(self, api: int, parameter: str, now_ns: int) -> tuple[int, str]:
         """One request to sport: what moves between lying and standing; the rest is agreed to."""

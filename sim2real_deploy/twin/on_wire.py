@@ -1,0 +1,181 @@
+"""The twin on DDS in real time: topics, rates and services are the robot's.
+
+One thread lives the robot's life with absolute deadlines: take the commands that have come, live
+2 ms, send the state. A second one answers the services; what it changes is done by the first,
+between two periods, so the robot itself needs no lock.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from sim2real_deploy.twin.robot import TwinRobot
+from sim2real_deploy.wire import motion_switcher, sport_state
+from sim2real_deploy.wire.channels import Kind, Participant
+from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
+from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.rpc import RpcServer
+
+Result = TypeVar("Result")
+
+KINDS: tuple[Kind, ...] = ("robot", "native")  # so that every client finds an endpoint it matches
+SPORT_SERVICE = "sport"
+_SPORT_STATE_EVERY = 5  # periods
+_SERVICE_POLL = 0.02  # s
+_GIVE_UP = 0.25  # s behind, when catching up would only make a burst of the past
+_ANSWER_WITHIN = 2.0  # s
+
+
+@dataclass(slots=True)
+class Timing:
+    """How well real time is kept."""
+
+    periods: int = 0
+    late: int = 0  # periods begun more than one period after their time
+    worst_s: float = 0.0
+    skipped_s: float = 0.0  # given up, after falling too far behind
+
+
+class TwinOnWire:
+    """Runs a TwinRobot on a DDS domain from `start` to `close`; also a context manager."""
+
+    def __init__(self, twin: TwinRobot, interface: str, domain: int) -> None:
+        self.twin = twin
+        self.timing = Timing()
+        self._period_ns = round(1e9 / twin.robot.wire.rate_hz)
+        family = FAMILIES[twin.robot.wire.family]
+        self._participants = [Participant(domain, interface, f"twin ({kind})") for kind in KINDS]
+        ends = list(zip(self._participants, KINDS, strict=True))
+        self._commands = [p.reader(LOW_CMD, family.command.type_name, k) for p, k in ends]
+        self._states = [p.writer(LOW_STATE, family.state.type_name, k) for p, k in ends]
+        self._sport_states = [
+            p.writer(sport_state.SPORT_STATE_TOPIC, sport_state.SPORT_STATE_TYPE, k)
+            for p, k in ends
+        ]
+        services = (
+            (motion_switcher.SERVICE, self._serve_switcher),
+            (SPORT_SERVICE, self._serve_sport),
+        )
+        self._servers = [
+            RpcServer(p, name, handler, k) for p, k in ends for name, handler in services
+        ]
+        self._asked: deque[tuple[Callable[[TwinRobot], Any], Future[Any]]] = deque()
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._threads = [
+            threading.Thread(target=self._guard, args=(body,), name=name, daemon=True)
+            for name, body in (("twin", self._live), ("twin services", self._answer))
+        ]
+
+    def __enter__(self) -> "TwinOnWire":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        for participant in self._participants:
+            participant.close()
+
+    def check(self) -> None:
+        """Raise what ended one of the threads, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def ask(self, action: Callable[[TwinRobot], Result]) -> Result:
+        """Do something to the robot between two periods and hand back what came of it."""
+        future: Future[Result] = Future()
+        self._asked.append((action, future))
+        return future.result(timeout=_ANSWER_WITHIN)
+
+    def _guard(self, body: Callable[[], None]) -> None:
+        try:
+            body()
+        except BaseException as error:
+            self._failure = error
+            self._stop.set()
+
+    def _live(self) -> None:
+        due = time.monotonic_ns()
+        while not self._stop.is_set():
+            due = self._keep_time(due)
+            self._do_what_was_asked()
+            commands = [sample.data for reader in self._commands for sample in reader.take()]
+            for state in self.twin.exchange(commands):
+                for writer in self._states:
+                    writer.write(state)
+            if self.timing.periods % _SPORT_STATE_EVERY == 0:
+                self._send_sport_state()
+            self.timing.periods += 1
+
+    def _keep_time(self, due: int) -> int:
+        """Sleep until the period is due, note how late it is, and say when the next one is."""
+        wait = due - time.monotonic_ns()
+        if wait > 0:
+            time.sleep(wait / 1e9)
+        late = time.monotonic_ns() - due
+        self.timing.late += late > self._period_ns
+        self.timing.worst_s = max(self.timing.worst_s, late / 1e9)
+        if late > _GIVE_UP * 1e9:
+            self.timing.skipped_s += late / 1e9
+            due += late
+        return due + self._period_ns
+
+    def _do_what_was_asked(self) -> None:
+        while self._asked:
+            action, future = self._asked.popleft()
+            try:
+                future.set_result(action(self.twin))
+            except Exception as error:
+                future.set_exception(error)
+
+    def _send_sport_state(self) -> None:
+        truth, imu = self.twin.base_truth, self.twin.imu
+        sample = sport_state.encode(
+            sport_state.SportState(
+                stamp_ns=self.twin.now_ns(),
+                quaternion=imu.quaternion.astype(np.float32),
+                gyroscope=imu.gyroscope.astype(np.float32),
+                accelerometer=imu.accelerometer.astype(np.float32),
+                position=truth.position.astype(np.float32),
+                velocity=truth.velocity.astype(np.float32),
+                yaw_speed=float(imu.gyroscope[2]),
+                body_height=float(truth.position[2]),
+            )
+        )
+        for writer in self._sport_states:
+            writer.write(sample)
+
+    def _answer(self) -> None:
+        while not self._stop.wait(_SERVICE_POLL):
+            for server in self._servers:
+                server.serve()
+
+    def _serve_switcher(self, api: int, parameter: str) -> tuple[int, str]:
+        return self.ask(partial(_switcher, api, parameter))
+
+    def _serve_sport(self, api: int, parameter: str) -> tuple[int, str]:
+        return self.ask(partial(_sport, api, parameter))
+
+
+def _switcher(api: int, parameter: str, twin: TwinRobot) -> tuple[int, str]:
+    return twin.sport.serve_switcher(api, parameter, twin.now_ns())
+
+
+def _sport(api: int, parameter: str, twin: TwinRobot) -> tuple[int, str]:
+    return twin.sport.serve_sport(api, parameter, twin.now_ns())
