@@ -183,6 +183,37 @@ def test_each_heartbeat_is_answered_once() -> None:
     assert supervisor.rejected == 0
 
 
+def test_a_farewell_is_heard_without_a_new_heartbeat_and_refreshes_nothing() -> None:
+    control, supervisor = pair()
+    leaving = replace(REPORT, leaving=True)
+    assert control.answer(leaving) is None
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    answer = control.answer(REPORT)
+    farewell = control.answer(leaving)
+    assert answer is not None
+    assert farewell is not None
+    supervisor.hear(answer)
+    supervisor.heartbeat(CLEAR, 0, 6, 10 * MS)
+    supervisor.hear(farewell)
+    assert supervisor.report == leaving
+    assert supervisor.rejected == 0
+    assert supervisor.answer_age_s(10 * MS) == pytest.approx(0.01)
+    supervisor.forget()
+    supervisor.hear(farewell)
+    assert supervisor.report is None
+    assert supervisor.rejected == 1
+
+
+def test_a_farewell_to_a_heartbeat_that_was_not_answered_yet_counts() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    farewell = control.answer(replace(REPORT, leaving=True))
+    assert farewell is not None
+    supervisor.hear(farewell)
+    assert supervisor.report is not None
+    assert supervisor.answer_age_s(0) == 0
+
+
 def test_the_age_counts_from_the_challenge_that_was_answered() -> None:
     control, supervisor = pair()
     assert supervisor.answer_age_s(0) == math.inf

@@ -75,5 +75,5 @@ class Supervised:
             self._channel.send(datagram)
 
     def leave(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
-        self._leaving = True
+        self._leaving = self._asked = True
         self.answer(controller, now_ns, tick, misses)

@@ -210,8 +210,8 @@ class ControlSide:
         return self._last.participant if self._last else ""
 
     def answer(self, report: Report) -> bytes | None:
-        """The datagram that answers the newest heartbeat, once."""
-        if self._answered or self._last is None:
+        """The datagram that answers the newest heartbeat, once; a farewell may come any time."""
+        if self._last is None or (self._answered and not report.leaving):
             return None
         self._answered = True
         return Answer(self._last.sequence, response_to(self._last.challenge), report).pack()
@@ -237,6 +237,7 @@ class SupervisorSide:
         self._participant = participant
         self._sequence = 0
         self._outstanding: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._answered: tuple[int, int] | None = None  # the newest: its sequence, response
         self._answered_ns: int | None = None
         self.report: Report | None = None  # of the last good answer
         self.rejected = 0  # datagrams that answered no challenge of ours
@@ -262,12 +263,20 @@ class SupervisorSide:
 
     def hear(self, datagram: bytes) -> None:
         answer = Answer.unpack(datagram)
+        if (
+            answer
+            and answer.report.leaving
+            and self._answered == (answer.sequence, answer.response)
+        ):
+            self.report = answer.report
+            return
         asked = self._outstanding.get(answer.sequence) if answer else None
         if answer is None or asked is None or answer.response != response_to(asked[0]):
             self.rejected += 1
             return
         while self._outstanding and next(iter(self._outstanding)) <= answer.sequence:
             self._outstanding.popitem(last=False)
+        self._answered = (answer.sequence, answer.response)
         self._answered_ns = asked[1]
         self.report = answer.report
 
@@ -279,7 +288,7 @@ class SupervisorSide:
 
     def forget(self) -> None:
         """Control is gone or left: the next one starts with a clean page."""
-        self._answered_ns = None
+        self._answered = self._answered_ns = None
         self.report = None
         self._outstanding.clear()
 

@@ -214,6 +214,11 @@ class Participant:
         self._readers: list[RawReader] = []
         self._open = True
 
+    @property
+    def key(self) -> str:
+        """How this participant looks to the others: their `Writer.participant`."""
+        return str(self._key)
+
     def reader(
         self, topic: str, type_name: str, kind: Kind = "robot", depth: int = _DEPTH
     ) -> RawReader:

@@ -1,0 +1,264 @@
+"""The safety supervisor: its own process, its own eyes on the wire, the last word on motion.
+
+This file is its ROS face: services, the latched state, diagnostics, the log and incident files.
+The stop path itself is `supervisor_loop` and needs none of it.
+"""
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.node import Node
+from std_msgs.msg import String
+from std_srvs.srv import Trigger
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.nodes.common import LATCHED, WIRE, Parameter, declare, run
+from sim2real_deploy.nodes.common import Stop as ProcessEnd
+from sim2real_deploy.nodes.supervisor_loop import SupervisorLoop
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.safety.chain import Stop
+from sim2real_deploy.safety.events import Reaction
+from sim2real_deploy.safety.incident import incident
+from sim2real_deploy.safety.settings import load_events
+from sim2real_deploy.safety.supervisor import Change
+from sim2real_deploy.safety.watch import Watch
+from sim2real_deploy.wire.dds_link import DdsLink
+from sim2real_deploy.wire.local_channel import LocalChannel, run_directory
+from sim2real_deploy.wire.motion_switcher import MotionSwitcher
+
+LOOK_AROUND_S = 0.05  # other writers; the rest of the surroundings once a second
+MODE_TIMEOUT_S = 0.1
+AFTERMATH_NS = 500_000_000  # an incident file shows what came after the stop, too
+BUTTONS = ("", "R1", "L1", "R2", "L2", "A", "B", "X", "Y")
+PARAMETERS = (
+    *WIRE,
+    Parameter("stage", "tether", "How far it may go: a stage in config/safety.yaml."),
+    Parameter("settings", "", "Another file in the form of config/safety.yaml."),
+    Parameter("dead_man", "", "Button of the remote to be held while walking.", choices=BUTTONS),
+    Parameter("runs", "runs", "Folder for incident files while nothing is recorded."),
+)
+LEVELS = {
+    Reaction.NOTE: DiagnosticStatus.OK,
+    Reaction.STOP: DiagnosticStatus.ERROR,
+    Reaction.ESTOP: DiagnosticStatus.ERROR,
+}
+
+
+@dataclass(slots=True)
+class Recorder:
+    """What the recorder last said."""
+
+    heard_ns: int | None = None
+    run: Path | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class SafetySupervisor(Node):
+    def __init__(self, end: ProcessEnd) -> None:
+        super().__init__("safety_supervisor")
+        values = declare(self, PARAMETERS)
+        self._end = end
+        self._robot = load_robot(values["robot"])
+        self._runs = Path(values["runs"])
+        self._recorder = Recorder()
+        settings = Path(values["settings"]) if values["settings"] else None
+        events = load_events(self._robot, values["stage"], settings)
+        directory = run_directory(self.get_namespace(), values["domain"])
+        channel = LocalChannel(directory, "safety", "control")
+        link = DdsLink(self._robot, values["interface"], values["domain"], name="safety")
+        self._link = link
+        self._switcher = MotionSwitcher(link.participant, MODE_TIMEOUT_S)
+        self.loop = SupervisorLoop(self._robot, events, link, channel, values["dead_man"])
+
+        self._state = self.create_publisher(DiagnosticStatus, "safety/state", LATCHED)
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self.create_service(Trigger, "safety/estop", self._on_estop)
+        self.create_service(Trigger, "safety/stop", self._on_stop)
+        self.create_service(Trigger, "safety/reset", self._on_reset)
+        self.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
+        self.create_subscription(String, "recorder/run", self._on_run, LATCHED)
+        self.create_timer(0.05, self._tell)
+        self.create_timer(1.0, self._diagnose)
+        self._told: DiagnosticStatus | None = None
+        self._leaving = threading.Event()
+        self._looking = threading.Thread(target=self._look_around, name="surroundings")
+        self.loop.start()
+        self._looking.start()
+        self.get_logger().info(
+            f"watching {self._robot.title} on {values['interface']}, domain {values['domain']}, "
+            f"stage {values['stage']}. This stop is software: keep the remote and the switch near"
+        )
+
+    def close(self) -> None:
+        self._leaving.set()
+        self._looking.join()
+        self.loop.close()
+
+    # What people call
+
+    def _on_estop(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        return self._press("estop", Stop.ESTOP, response)
+
+    def _on_stop(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        return self._press("stop", Stop.STOP, response)
+
+    def _press(self, what: str, level: Stop, response: Trigger.Response) -> Trigger.Response:
+        self.loop.press(what)
+        supervisor = self.loop.supervisor
+        response.success = self.loop.alive and supervisor.latched >= level
+        response.message = f"{supervisor.latched.name.lower()}: {supervisor.latched_reason}"
+        return response
+
+    def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        refused = self.loop.reset()
+        response.success = not refused
+        response.message = refused or "reset: it may start again when it is asked to"
+        if refused:
+            self.get_logger().warning(f"reset refused: {refused}")
+        return response
+
+    # What is told
+
+    def _tell(self) -> None:
+        if not self.loop.alive:
+            self.get_logger().fatal(f"the supervisor's own loop failed: {self.loop.failure!r}")
+            self._end.request(1)
+            return
+        while self.loop.changes:
+            self._log(self.loop.changes.popleft())
+        status = self._status()
+        if status != self._told:
+            self._told = status
+            self._state.publish(status)
+
+    def _log(self, change: Change) -> None:
+        event, log = change.event, self.get_logger()
+        if not change.raised:
+            log.info(f"{event.key}: over")
+            return
+        line = f"{event.key}: {change.text} -> {event.reaction.name.lower()}. {event.remedy}"
+        if event.reaction >= Reaction.STOP:
+            log.error(line)
+        elif event.reaction is Reaction.NOTE:
+            log.info(line)
+        else:
+            log.warning(line)
+
+    def _status(self) -> DiagnosticStatus:
+        loop, supervisor, verdict = self.loop, self.loop.supervisor, self.loop.verdict
+        active = [key for key, watch in supervisor.watches.items() if watch.active]
+        level = DiagnosticStatus.WARN if active or not verdict.may_start else DiagnosticStatus.OK
+        facts = {
+            "stop": verdict.stop.name.lower(),
+            "may_start": str(verdict.may_start).lower(),
+            "torque_fraction": f"{verdict.torque_fraction:.2f}",
+            "taken_over": str(supervisor.taken_over).lower(),
+            "resets": str(supervisor.resets),
+            "control": loop.chain.report.mode if loop.chain.report else "not running",
+            "events": ", ".join(active),
+        }
+        return DiagnosticStatus(
+            level=DiagnosticStatus.ERROR if verdict.stop else level,
+            name="safety",
+            hardware_id=self._robot.name,
+            message=f"{verdict.stop.name.lower()}: {verdict.reason}"
+            if verdict.stop
+            else verdict.reason or "all is well",
+            values=[KeyValue(key=key, value=value) for key, value in facts.items()],
+        )
+
+    def _diagnose(self) -> None:
+        array = DiagnosticArray()
+        array.header.stamp = self.get_clock().now().to_msg()
+        array.status = [self._status_of(watch) for watch in self.loop.supervisor.watches.values()]
+        self._diagnostics.publish(array)
+
+    def _status_of(self, watch: Watch) -> DiagnosticStatus:
+        event, reading = watch.event, watch.reading
+        status = DiagnosticStatus(
+            name=f"{self.get_name()}: {event.key}", hardware_id=self._robot.name
+        )
+        if watch.active:
+            status.level = LEVELS.get(event.reaction, DiagnosticStatus.WARN)
+            status.message = f"{watch.describe()}. {event.remedy}"
+        else:
+            status.message = "nothing measured" if reading is None else "ok"
+        facts = {
+            "threshold": f"{'below' if event.below else 'above'} {event.threshold:g} {event.unit}",
+            "time": f"{event.time_s:g} s",
+            "reaction": event.reaction.name.lower(),
+        }
+        if reading is not None:
+            facts["measured"] = f"{reading.value:.4g} {event.unit} {reading.where}".strip()
+        status.values = [KeyValue(key=key, value=value) for key, value in facts.items()]
+        return status
+
+    # The surroundings
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            if status.name == "recorder" and status.level != DiagnosticStatus.ERROR:
+                self._recorder.heard_ns = time.monotonic_ns()
+
+    def _on_run(self, message: String) -> None:
+        self._recorder.run = Path(message.data)
+
+    def _look_around(self) -> None:
+        """The slow thread: what takes its time must not take the loop's."""
+        due = 0.0
+        while not self._leaving.wait(LOOK_AROUND_S):
+            report = self.loop.chain.report
+            control = report.participant if report else ""
+            self.loop.other_writers = tuple(
+                writer for writer in self._link.other_writers() if writer.participant != control
+            )
+            self._write_incident()
+            if time.monotonic() >= due:
+                due = time.monotonic() + 1.0
+                self._look_once_a_second()
+
+    def _look_once_a_second(self) -> None:
+        heard_ns = self._recorder.heard_ns
+        self.loop.recorder_silence_s = (
+            None if heard_ns is None else (time.monotonic_ns() - heard_ns) / 1e9
+        )
+        folder = next(p for p in (self._runs, *self._runs.absolute().parents) if p.is_dir())
+        self.loop.disk_free_gb = shutil.disk_usage(folder).free / 1e9
+        try:
+            self.loop.sport_mode = not self._switcher.check().released
+        except Refusal:
+            self.loop.sport_mode = False  # a robot without that service has no sport mode
+
+    def _write_incident(self) -> None:
+        loop = self.loop
+        if not loop.stops or time.monotonic_ns() - loop.stops[0] < AFTERMATH_NS:
+            return
+        now_ns = loop.stops.popleft()
+        content = incident(
+            loop.supervisor, tuple(loop.history), tuple(loop.states), loop.chain.report, now_ns
+        )
+        wall = datetime.now(timezone.utc)
+        folder = self._recorder.run or self._runs
+        path = folder / f"incident_{wall:%Y%m%d_%H%M%S_%f}.json"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"time": wall.isoformat(), **content}) + "\n")
+        except OSError as error:
+            self.get_logger().error(f"the incident file could not be written: {error}")
+            return
+        self.get_logger().info(f"incident file: {path}")
+
+
+def build(end: ProcessEnd) -> Sequence[Node]:
+    return (SafetySupervisor(end),)
+
+
+if __name__ == "__main__":
+    run(build)

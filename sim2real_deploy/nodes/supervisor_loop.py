@@ -1,0 +1,212 @@
+"""The supervisor's own thread: it looks, decides and acts at the rate of the wire, without ROS.
+
+Nothing on the way from a fault to damping waits for a topic, a service or discovery.
+"""
+
+import gc
+import secrets
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from sim2real_deploy.nodes.control_process import ControlProcess
+from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
+from sim2real_deploy.safety.chain import (
+    HEARTBEAT_PERIOD_NS,
+    Stop,
+    SupervisorSide,
+    Verdict,
+)
+from sim2real_deploy.safety.events import Event
+from sim2real_deploy.safety.inputs import Inputs
+from sim2real_deploy.safety.supervisor import Change, Decision, Supervisor, is_damping
+from sim2real_deploy.wire.codec import CommandDecoder, Flaw
+from sim2real_deploy.wire.dds_link import LOW_CMD, DdsLink
+from sim2real_deploy.wire.link import Writer
+from sim2real_deploy.wire.local_channel import LocalChannel
+from sim2real_deploy.wire.messages import FAMILIES
+
+REMEMBERED_S = 3.0  # of state, for the incident file
+SWITCH_INTERVAL_S = 0.0005  # how long another thread of this process may hold this one up
+
+
+class SupervisorLoop:
+    """`press` and `reset` may be called from any thread; the results are read from any thread."""
+
+    def __init__(
+        self,
+        robot: RobotSpec,
+        events: Sequence[Event],
+        link: DdsLink,
+        channel: LocalChannel,
+        dead_man: str = "",
+    ) -> None:
+        self.supervisor = Supervisor(robot, events, dead_man)
+        self.chain = SupervisorSide(secrets.randbits(64), link.participant.key)
+        self.verdict = Verdict(Stop.NONE, 1.0, False, True, "just started")
+        self.changes: deque[Change] = deque(maxlen=1000)  # drained by the node
+        self.history: deque[Change] = deque(maxlen=200)
+        self.states: deque[RobotState] = deque(maxlen=round(REMEMBERED_S * robot.wire.rate_hz))
+        self.stops: deque[int] = deque(maxlen=10)  # when: an incident file is due for each
+        self.cycles = 0
+        # Written by the node's slow thread, read here.
+        self.other_writers: tuple[Writer, ...] = ()
+        self.sport_mode = False
+        self.recorder_silence_s: float | None = None
+        self.disk_free_gb: float | None = None
+
+        self._link = link
+        self._channel = channel
+        self._period_s = 1.0 / robot.wire.rate_hz
+        self._damping = JointCommand.damping(robot.joint_count, float(robot.damping[0]))
+        self._damping.kd[:] = robot.damping
+        self._command_decoder = CommandDecoder(robot)
+        type_name = FAMILIES[robot.wire.family].command.type_name
+        self._commands = link.participant.reader(LOW_CMD, type_name)
+        self._command_ns = 0
+        self._command_damping = False
+        self._command_not_finite = 0
+        self._control: ControlProcess | None = None
+        self._heartbeat_ns = 0
+        self._asked = threading.Condition()
+        self._pressed: set[str] = set()
+        self._reset_asked = False
+        self._reset_answer = ""
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
+        self.failure: BaseException | None = None
+
+    def start(self) -> None:
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        gc.collect()
+        gc.freeze()
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; control is told, and damps."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        farewell = Verdict(Stop.ESTOP, 1.0, False, True, "the supervisor has ended")
+        self._send_heartbeat(farewell, time.monotonic_ns())
+        self._channel.close()
+        self._link.close()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def press(self, what: str) -> None:
+        """Ask for "stop" or "estop"; returns when it is in force."""
+        with self._asked:
+            self._pressed.add(what)
+            self._await_cycle()
+
+    def reset(self) -> str:
+        """Ask for a reset; the reason it was refused, or "" when it was done."""
+        with self._asked:
+            self._reset_asked = True
+            self._await_cycle()
+            return self._reset_answer
+
+    def _await_cycle(self) -> None:
+        taken = self.cycles + 1  # the cycle that takes what was asked for
+        self._asked.wait_for(lambda: self.cycles >= taken or not self.alive, timeout=1.0)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                state = self._link.wait(self._period_s)
+                self._cycle(state, time.monotonic_ns())
+        except BaseException as error:
+            self.failure = error
+            raise
+        finally:
+            with self._asked:
+                self._asked.notify_all()
+
+    def _cycle(self, state: RobotState | None, now_ns: int) -> None:
+        if state is not None:
+            self.states.append(state)
+        self._watch_wire()
+        for datagram in self._channel.receive():
+            self.chain.hear(datagram)
+        answer_age_s = self._watch_control(now_ns)
+        with self._asked:
+            pressed, self._pressed = frozenset(self._pressed), set()
+            reset_asked, self._reset_asked = self._reset_asked, False
+        inputs = Inputs(
+            state=state,
+            counters=self._link.counters,
+            report=self.chain.report,
+            answer_age_s=answer_age_s,
+            command_damping=self._command_damping,
+            command_age_s=(now_ns - self._command_ns) / 1e9,
+            command_not_finite=self._command_not_finite,
+            other_writers=self.other_writers,
+            sport_mode=self.sport_mode,
+            recorder_silence_s=self.recorder_silence_s,
+            disk_free_gb=self.disk_free_gb,
+            wall_ns=time.time_ns(),
+            pressed=pressed,
+            reset_asked=reset_asked,
+        )
+        decision = self.supervisor.update(inputs, now_ns)
+        self._act(decision, now_ns)
+        with self._asked:
+            if reset_asked:
+                self._reset_answer = decision.reset_refused
+            self.cycles += 1
+            self._asked.notify_all()
+
+    def _watch_wire(self) -> None:
+        """The newest command on the wire, whoever sent it."""
+        for sample in self._commands.take():
+            flaw = self._command_decoder.flaw(sample.data)
+            if flaw is Flaw.NOT_FINITE:
+                self._command_not_finite += 1
+            elif flaw is None:
+                self._command_ns = sample.received_ns
+                self._command_damping = is_damping(self._command_decoder.decode(sample.data))
+
+    def _watch_control(self, now_ns: int) -> float:
+        """How long control has not answered; a process that ended does not have to time out."""
+        report = self.chain.report
+        if report is None:
+            return 0.0
+        if self._control is None or self._control.pid != report.pid:
+            self._let_go_of_control()
+            self._control = ControlProcess(report.pid)
+        if not self._control.is_gone():
+            return self.chain.answer_age_s(now_ns)
+        if report.leaving:
+            self.chain.forget()
+        return float("inf")
+
+    def _act(self, decision: Decision, now_ns: int) -> None:
+        if decision.take_over:
+            if self._control is not None:
+                self._control.kill()
+            self.chain.forget()
+        if self.supervisor.taken_over:
+            self._link.send(self._damping)
+        changed = decision.verdict != self.verdict
+        if changed or now_ns - self._heartbeat_ns >= HEARTBEAT_PERIOD_NS:
+            self._send_heartbeat(decision.verdict, now_ns)
+        self.verdict = decision.verdict
+        self.changes.extend(decision.changes)
+        self.history.extend(decision.changes)
+        if decision.stopped:
+            self.stops.append(now_ns)
+
+    def _send_heartbeat(self, verdict: Verdict, now_ns: int) -> None:
+        self._heartbeat_ns = now_ns
+        resets = self.supervisor.resets
+        self._channel.send(self.chain.heartbeat(verdict, resets, secrets.randbits(64), now_ns))
+
+    def _let_go_of_control(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
