@@ -40,9 +40,28 @@ class Joint(Strict):
         return self
 
 
+Vector3 = tuple[float, float, float]
+
+
+class LegGeometry(Strict):
+    """A leg as a chain of hinges, all frames parallel to the trunk's when every angle is zero."""
+
+    origins: tuple[Vector3, ...]  # m, of each joint in its parent's frame, the foot's centre last
+    axes: tuple[Literal["x", "y", "z"], ...]
+    foot_radius: float = Field(gt=0)  # m
+
+
 class Leg(Strict):
     joints: tuple[str, ...]  # from the trunk down
     foot: str  # the foot's geom in the model
+    geometry: LegGeometry | None = None  # without it there is no leg odometry
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Leg":
+        shape, joints = self.geometry, len(self.joints)
+        if shape and (len(shape.axes), len(shape.origins)) != (joints, joints + 1):
+            raise ValueError(f"geometry: {joints} axes and {joints + 1} origins are needed")
+        return self
 
 
 class Wire(Strict):
