@@ -10,8 +10,12 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.control.controller import Controller
+from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import Bundle
-from sim2real_deploy.robots import JointCommand
+from sim2real_deploy.safety.chain import CLEAR
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.floors import Floor
@@ -21,7 +25,9 @@ from sim2real_deploy.wire.in_process import InProcessLink
 
 Vector = npt.NDArray[np.float64]
 
-STAND_UP_S, HOLD_S = 2.0, 0.5
+STAGE = "field"  # all the speed that a policy was trained for
+STAND_UP_S = 6.0  # the longest it may take
+SEEN_EVERY = 10  # ticks of the wire between two looks at what really happens
 SETTLE_S = 3.0  # after the command is given, before anything is judged
 FALLEN_HEIGHT, FALLEN_TILT = 0.15, 1.0
 PUSH_S = 0.05  # short: a kick, not a shove
@@ -50,7 +56,7 @@ class Result:
     tilt: float  # rad, the most
     torque: float  # the most, as a share of the joint's limit
     touched: tuple[str, ...]  # what else than feet touched anything
-    contact: npt.NDArray[np.bool_]  # feet on the ground, one row per policy step
+    contact: npt.NDArray[np.bool_]  # feet on the ground, one row per look
 
 
 def imperfect(trial: Trial, base: Imperfections) -> Imperfections:
@@ -65,11 +71,12 @@ def imperfect(trial: Trial, base: Imperfections) -> Imperfections:
 
 
 def roll_out(bundle: Bundle, trial: Trial, imperfections: Imperfections, seed: int) -> Result:
+    """Stand up, walk, judge: the control code is the robot's own."""
     twin = TwinRobot(bundle.spec, trial.floor, imperfect(trial, imperfections), seed=seed)
     load(twin, trial.payload)
-    link = InProcessLink(bundle.spec, twin)
-    stand_up(bundle, link)
-    return Judge(twin, trial, bundle.contract.rate_hz, seed).watch(bundle, link)
+    drive = Drive(bundle, twin)
+    drive.stand_and_walk()
+    return Judge(drive, trial, seed).watch()
 
 
 def load(twin: TwinRobot, payload: float) -> None:
@@ -77,51 +84,64 @@ def load(twin: TwinRobot, payload: float) -> None:
     mujoco.mj_setConst(twin.model, mujoco.MjData(twin.model))
 
 
-def stand_up(bundle: Bundle, link: InProcessLink) -> None:
-    spec = bundle.spec
-    zero = np.zeros(spec.joint_count, np.float32)
-    state = link.wait(0.1)
-    assert state is not None
-    begin = state.q.copy()
-    ticks = round((STAND_UP_S + HOLD_S) * spec.wire.rate_hz)
-    for tick in range(ticks):
-        share = min(1.0, tick / (STAND_UP_S * spec.wire.rate_hz))
-        target = begin + np.float32(share) * (spec.stand_pose - begin)
-        link.send(JointCommand(target, zero, spec.kp, spec.kd, zero))
-        link.wait(1 / spec.wire.rate_hz)
+class Drive:
+    """The controller on a twin in lockstep, under a supervisor that never objects."""
+
+    def __init__(self, bundle: Bundle, twin: TwinRobot):
+        self.twin, self.spec = twin, bundle.spec
+        self.link = InProcessLink(bundle.spec, twin)
+        self.controller = Controller(bundle.spec, load_stage(STAGE), bundle.open())
+        self.controller.situation.sport_released = True
+        self._period = 1 / bundle.spec.wire.rate_hz
+
+    def tick(self) -> None:
+        state = self.link.wait(self._period)
+        command = self.controller.step(state, self.link.now_ns(), CLEAR)
+        if command is not None:
+            self.link.send(command)
+
+    def walk_at(self, velocity: tuple[float, float, float]) -> None:
+        self.controller.velocity.offer(*velocity, self.link.now_ns())
+
+    def stand_and_walk(self) -> None:
+        self.tick()
+        for event, reached in ((Event.STAND, Mode.STANDING), (Event.WALK, Mode.WALKING)):
+            decision = self.controller.request(event, self.link.now_ns())
+            if not decision.accepted:
+                raise Refusal(f"the twin would not {event.value}: {decision.words}")
+            for _ in range(round(STAND_UP_S / self._period)):
+                if self.controller.mode is reached:
+                    break
+                self.tick()
+            else:
+                raise Refusal(f"the twin did not come to {reached.words}: {self.controller.reason}")
 
 
 class Judge:
-    def __init__(self, twin: TwinRobot, trial: Trial, rate_hz: float, seed: int):
-        self.twin, self.trial, self.rate_hz = twin, trial, rate_hz
+    def __init__(self, drive: Drive, trial: Trial, seed: int):
+        self.drive, self.twin, self.trial = drive, drive.twin, trial
+        self.rate_hz = drive.spec.wire.rate_hz / SEEN_EVERY
         self._rng = np.random.default_rng(seed)
-        self._mass = float(twin.model.body_subtreemass[twin.model.body(BASE).id])
+        self._mass = float(self.twin.model.body_subtreemass[self.twin.model.body(BASE).id])
 
-    def watch(self, bundle: Bundle, link: InProcessLink) -> Result:
-        policy, spec, trial = bundle.open(), bundle.spec, self.trial
-        command = np.array(trial.command, np.float32)
-        zero = np.zeros(spec.joint_count, np.float32)
-        every = round(spec.wire.rate_hz / self.rate_hz)
+    def watch(self) -> Result:
+        drive, trial, rate = self.drive, self.trial, self.drive.spec.wire.rate_hz
         truths: list[Truth] = []
         torque = 0.0
         next_push = trial.push_every
         fell = False
-        for tick in range(round(trial.seconds * spec.wire.rate_hz)):
-            state = link.latest
-            assert state is not None
-            if tick % every == 0:
-                policy.observe(state, command)
-                policy.infer()
+        for tick in range(round(trial.seconds * rate)):
+            drive.walk_at(trial.command)
+            drive.tick()
+            if tick > SETTLE_S * rate:
+                share = np.abs(self.twin.motors.torque) / drive.spec.torque_limit
+                torque = max(torque, float(share.max()))
+            if tick % SEEN_EVERY == 0:
                 truths.append(self.twin.truth)
                 fell = self._fallen(truths[-1])
                 if fell:
                     break
-            link.send(JointCommand(policy.target, zero, policy.kp, policy.kd, zero))
-            link.wait(1 / spec.wire.rate_hz)
-            if tick > SETTLE_S * spec.wire.rate_hz:
-                share = np.abs(self.twin.motors.torque) / spec.torque_limit
-                torque = max(torque, float(share.max()))
-            if trial.push_speed and tick / spec.wire.rate_hz > next_push:
+            if trial.push_speed and tick / rate > next_push:
                 self._push()
                 next_push += trial.push_every
         return self._judge(truths, torque, fell)

@@ -126,7 +126,7 @@ class Learner:
         return value
 
     def learn(self, batch: Batch, last_value: Tensor, anneal: float = 1.0) -> dict[str, float]:
-        """Several epochs over one batch. `anneal` scales the learning rates late in a run."""
+        """Several epochs over one batch. Late in a run `anneal` makes steps and search smaller."""
         ppo = self.ppo
         advantage = advantages(batch, last_value, ppo.gamma, ppo.lam)
         returns = (advantage + batch.value).flatten()
@@ -154,7 +154,7 @@ class Learner:
                 )
                 value_loss = (self.value(privileged[pick]) - returns[pick]).square().mean()
                 entropy = self.actor.log_std.sum()
-                loss = policy_loss + value_loss - ppo.entropy * entropy
+                loss = policy_loss + value_loss - anneal * ppo.entropy * entropy
                 self.actor_optimiser.zero_grad(set_to_none=True)
                 self.critic_optimiser.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]
