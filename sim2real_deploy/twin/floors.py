@@ -18,7 +18,7 @@ from sim2real_deploy.errors import Refusal
 Heights = npt.NDArray[np.float64]
 
 FLOOR_GEOM = "floor"  # every floor geom's name starts so
-_CONTACT = {"contype": 1, "conaffinity": 1, "condim": 3, "priority": 1, "material": "floor"}
+_CONTACT = {"contype": 1, "conaffinity": 1, "condim": 3, "priority": 1, "material": FLOOR_GEOM}
 _STAIRS_START = 0.8  # m in front of the origin
 _STAIRS_WIDTH = 3.0
 _FLAT_START = 0.5  # m around the origin where a rough floor is still flat
@@ -80,20 +80,9 @@ class Floor(Strict):
 
     def add_to(self, spec: Any) -> None:
         """Put the geometry into a MuJoCo model under construction."""
-        spec.add_texture(
-            name="floor",
-            type=mujoco.mjtTexture.mjTEXTURE_2D,
-            builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
-            rgb1=[0.42, 0.45, 0.48],
-            rgb2=[0.36, 0.39, 0.42],
-            width=256,
-            height=256,
-        )
-        floor = spec.add_material(name="floor", texuniform=True, texrepeat=[1, 1], reflectance=0.05)
-        floor.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "floor"
+        _add_looks(spec)
         contact = {**_CONTACT, "friction": [self.friction, 0.02, 0.01]}
         world = spec.worldbody
-        world.add_light(pos=[0, 0, 6], dir=[0.2, 0.3, -1], castshadow=True)
         if self.kind == "rough":
             self._add_rough(spec, contact)
             return
@@ -135,6 +124,38 @@ class Floor(Strict):
         )
 
 
+def _add_looks(spec: Any) -> None:
+    """Daylight, a sky, and tiles of half a metre to judge distance by."""
+    spec.visual.headlight.ambient[:] = 0.35
+    spec.visual.headlight.diffuse[:] = 0.35
+    spec.worldbody.add_light(
+        pos=[0, 0, 6],
+        dir=[0.3, 0.4, -1],
+        diffuse=[0.6, 0.6, 0.6],
+        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+    )
+    spec.add_texture(
+        name="sky",
+        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        rgb1=[0.72, 0.82, 0.92],
+        rgb2=[0.95, 0.96, 0.97],
+        width=256,
+        height=256,
+    )
+    spec.add_texture(
+        name=FLOOR_GEOM,
+        type=mujoco.mjtTexture.mjTEXTURE_2D,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+        rgb1=[0.62, 0.64, 0.66],
+        rgb2=[0.54, 0.56, 0.58],
+        width=256,
+        height=256,
+    )
+    floor = spec.add_material(name=FLOOR_GEOM, texuniform=True, texrepeat=[1, 1], specular=0.1)
+    floor.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = FLOOR_GEOM
+
+
 FLOORS = {
     "flat": Floor(),
     "rough": Floor(kind="rough"),
@@ -144,7 +165,7 @@ FLOORS = {
 }
 
 
-def named_floor(name: str) -> Floor:
+def named_floor(name: str, seed: int = 0) -> Floor:
     if name not in FLOORS:
         raise Refusal(f"floor '{name}': there is none of that name; there are: {', '.join(FLOORS)}")
-    return FLOORS[name]
+    return FLOORS[name].model_copy(update={"seed": seed})

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from sim2real_deploy.control.realtime import prefer_this_thread
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire import motion_switcher, sport_state
 from sim2real_deploy.wire.channels import Kind, Participant
@@ -69,6 +70,7 @@ class TwinOnWire:
         self._asked: deque[tuple[Callable[[TwinRobot], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
         self._failure: BaseException | None = None
+        self.scheduling = ""  # why the loop has no real-time priority, where it has none
         self._threads = [
             threading.Thread(target=self._guard, args=(body,), name=name, daemon=True)
             for name, body in (("twin", self._live), ("twin services", self._answer))
@@ -92,6 +94,10 @@ class TwinOnWire:
         for participant in self._participants:
             participant.close()
 
+    @property
+    def stopped(self) -> bool:
+        return self._stop.is_set()
+
     def check(self) -> None:
         """Raise what ended one of the threads, if anything did."""
         if self._failure is not None:
@@ -111,6 +117,7 @@ class TwinOnWire:
             self._stop.set()
 
     def _live(self) -> None:
+        self.scheduling = prefer_this_thread()
         due = time.monotonic_ns()
         while not self._stop.is_set():
             due = self._keep_time(due)

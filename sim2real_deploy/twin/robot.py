@@ -43,6 +43,13 @@ class BaseTruth:
     velocity: Vector  # m/s, in the world
     rate: Vector  # rad/s, in the body
 
+    @property
+    def body_velocity(self) -> Vector:
+        """m/s, in the body's own axes."""
+        w, xyz, v = self.quaternion[0], -self.quaternion[1:], self.velocity
+        turn = 2 * np.cross(xyz, v)
+        return np.asarray(v + w * turn + np.cross(xyz, turn))
+
 
 @dataclass(frozen=True, slots=True)
 class Truth(BaseTruth):

@@ -1,0 +1,55 @@
+"""`sim2real twin`: the robot on the wire without the robot, and without ROS."""
+
+from pathlib import Path
+
+import typer
+
+from sim2real_deploy.cli import app
+
+
+@app.command("twin")
+def twin(
+    interface: str = typer.Option("lo", help="Network interface it speaks DDS on."),
+    domain: int = typer.Option(0, min=0, max=232, help="DDS domain (0 on the robot)."),
+    robot: str = typer.Option("go2", help="Robot by its name in config/robots."),
+    floor: str = typer.Option("flat", help="flat, rough, slope, stairs or slippery."),
+    preset: str = typer.Option("default", help="Imperfections: a preset in config/twin.yaml."),
+    seed: int = typer.Option(0, min=0, help="Of the rough floor and of all noise."),
+    duration: float = typer.Option(0.0, min=0, help="Seconds until it ends; 0 is until Ctrl-C."),
+    view: bool = typer.Option(False, "--view", help="Open MuJoCo's viewer (needs a display)."),
+    video: Path = typer.Option(None, help="Write a video of the run, drawn when it ends."),
+    fault: list[str] = typer.Option(
+        [], help="Ask for something at the start, e.g. '{push: {force: 100, ...}}'; repeatable."
+    ),
+) -> None:
+    """Run a Go2 that any client of the real one can use: lying down, sport mode on."""
+    from sim2real_deploy.control.realtime import calm_interpreter
+    from sim2real_deploy.robots import load_robot
+    from sim2real_deploy.twin import views
+    from sim2real_deploy.twin.config import load_imperfections
+    from sim2real_deploy.twin.floors import named_floor
+    from sim2real_deploy.twin.on_wire import TwinOnWire
+    from sim2real_deploy.twin.requests import parse
+    from sim2real_deploy.twin.robot import TwinRobot
+    from sim2real_deploy.twin.session import Session
+
+    requests = [parse(text) for text in fault]
+    body = TwinRobot(
+        load_robot(robot),
+        named_floor(floor, seed),
+        load_imperfections(preset),
+        seed=seed,
+        sport_mode=True,
+    )
+    if video:
+        views.check_drawing(body.model)
+    with TwinOnWire(body, interface, domain) as on_wire:
+        for request in requests:
+            on_wire.ask(request.apply)
+        typer.echo(f"{body.robot.title} twin on '{interface}', domain {domain}, floor {floor}")
+        calm_interpreter()
+        session = Session(on_wire, duration, keep_poses=video is not None)
+        session.run(typer.echo, view)
+    if video:
+        typer.echo(f"drawing {len(session.poses)} frames into {video}")
+        views.write_video(video, body.model, session.poses)

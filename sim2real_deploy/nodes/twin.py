@@ -1,0 +1,149 @@
+"""The twin as a ROS node: the robot on the wire, and beside it its truth and its faults.
+
+Nothing of the robot itself goes over ROS: control talks to the twin as it does to the robot.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from geometry_msgs.msg import Wrench
+from nav_msgs.msg import Odometry
+from rclpy.node import Node
+from std_msgs.msg import String
+from std_srvs.srv import Trigger
+
+from sim2real_deploy.control.realtime import calm_interpreter
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.nodes.common import LATCHED, SENSOR, WIRE, Parameter, Stop, declare, run
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.disturbances import Push
+from sim2real_deploy.twin.floors import FLOORS, named_floor
+from sim2real_deploy.twin.on_wire import TwinOnWire
+from sim2real_deploy.twin.requests import parse
+from sim2real_deploy.twin.robot import BaseTruth, TwinRobot
+from sim2real_deploy.twin.session import describe
+
+PARAMETERS = (
+    *WIRE,
+    Parameter("floor", "flat", "What it stands on.", choices=tuple(FLOORS)),
+    Parameter("preset", "default", "Imperfections: a preset in config/twin.yaml."),
+    Parameter("seed", 0, "Seed of the rough floor and of all noise.", (0, 2**31 - 1)),
+    Parameter("sport_mode", True, "Vendor's sport mode on at boot, as on the robot."),
+    Parameter("odometry_rate", 50.0, "Ground truth on ~/odom, Hz.", (1.0, 200.0)),
+    Parameter("push_duration", 0.1, "Seconds that a force on ~/push lasts.", (0.01, 10.0)),
+)
+
+
+class Twin(Node):
+    def __init__(self, stop: Stop) -> None:
+        super().__init__("twin")
+        self._values = declare(self, PARAMETERS)
+        self._stop = stop
+        values = self._values
+        body = TwinRobot(
+            load_robot(values["robot"]),
+            named_floor(values["floor"], values["seed"]),
+            load_imperfections(values["preset"]),
+            seed=values["seed"],
+            sport_mode=values["sport_mode"],
+        )
+        self._on_wire = TwinOnWire(body, values["interface"], values["domain"])
+        self._odometry = self.create_publisher(Odometry, "~/odom", SENSOR)
+        self._faults = self.create_publisher(String, "~/faults", LATCHED)
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self.create_subscription(String, "~/fault", self._on_request, 10)
+        self.create_subscription(Wrench, "~/push", self._on_push, 10)
+        self.create_service(Trigger, "~/clear_faults", self._on_clear)
+        self.create_timer(1 / values["odometry_rate"], self._publish_truth)
+        self.create_timer(1.0, self._report)
+        self._told_faults: str | None = None
+        self._tell_faults()
+        calm_interpreter()
+        self._on_wire.start()
+        self.get_logger().info(
+            f"{body.robot.title} twin on '{values['interface']}', domain {values['domain']}, "
+            f"floor {values['floor']}, preset {values['preset']}"
+        )
+
+    def close(self) -> None:
+        self._on_wire.close()
+
+    def _on_request(self, message: String) -> None:
+        try:
+            self._on_wire.ask(parse(message.data).apply)
+        except Refusal as refusal:
+            self.get_logger().error(str(refusal))
+        self._tell_faults()
+
+    def _on_push(self, message: Wrench) -> None:
+        vector = np.array((message.force.x, message.force.y, message.force.z))
+        force = float(np.linalg.norm(vector))
+        try:
+            push = Push(
+                force=force, direction=tuple(vector), duration=self._values["push_duration"]
+            )
+        except ValueError:
+            self.get_logger().error(f"~/push: a force of {force:g} N is not possible")
+            return
+        self._on_wire.ask(lambda twin: twin.push(push))
+
+    def _on_clear(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self._on_wire.ask(lambda twin: twin.clear_faults())
+        self._tell_faults()
+        response.success, response.message = True, "no fault is in force"
+        return response
+
+    def _tell_faults(self) -> None:
+        active = self._on_wire.twin.faults.active
+        text = "[" + ", ".join(f.model_dump_json(exclude_none=True) for f in active) + "]"
+        if text != self._told_faults:
+            self._faults.publish(String(data=text))
+            self._told_faults = text
+
+    def _publish_truth(self) -> None:
+        if self._on_wire.stopped:
+            self._stop.request(1)
+            self._on_wire.check()
+            return
+        truth: BaseTruth = self._on_wire.ask(lambda twin: twin.base_truth)
+        message = Odometry(child_frame_id="base")
+        message.header.frame_id = "world"
+        message.header.stamp = self.get_clock().now().to_msg()
+        pose, twist = message.pose.pose, message.twist.twist
+        pose.position.x, pose.position.y, pose.position.z = truth.position.tolist()
+        w, x, y, z = truth.quaternion.tolist()
+        pose.orientation.w, pose.orientation.x = w, x
+        pose.orientation.y, pose.orientation.z = y, z
+        linear, angular = truth.body_velocity.tolist(), truth.rate.tolist()
+        twist.linear.x, twist.linear.y, twist.linear.z = linear
+        twist.angular.x, twist.angular.y, twist.angular.z = angular
+        self._odometry.publish(message)
+
+    def _report(self) -> None:
+        self._tell_faults()
+        counters, timing = self._on_wire.twin.boards.counters, self._on_wire.timing
+        status = DiagnosticStatus(name="twin", hardware_id="twin")
+        status.level = DiagnosticStatus.WARN if counters.rejected else DiagnosticStatus.OK
+        status.message = describe(self._on_wire)
+        facts = {
+            "commands accepted": counters.accepted,
+            "commands rejected": counters.rejected,
+            "command timeouts": counters.timeouts,
+            "periods": timing.periods,
+            "late periods": timing.late,
+            "skipped s": round(timing.skipped_s, 3),
+        }
+        status.values = [KeyValue(key=key, value=str(value)) for key, value in facts.items()]
+        array = DiagnosticArray(status=[status])
+        array.header.stamp = self.get_clock().now().to_msg()
+        self._diagnostics.publish(array)
+
+
+def build(stop: Stop) -> Sequence[Node]:
+    return (Twin(stop),)
+
+
+if __name__ == "__main__":
+    run(build)

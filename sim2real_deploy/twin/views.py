@@ -1,0 +1,101 @@
+"""Looking at the twin: MuJoCo's own viewer where there is a display, video and pictures where not.
+
+Frames are poses kept while the robot runs and drawn afterwards: drawing in software takes longer
+than the robot has time for.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.errors import Refusal
+
+Pose = npt.NDArray[np.float64]  # qpos
+Picture = npt.NDArray[np.uint8]
+
+FPS = 30
+WIDTH, HEIGHT = 960, 540
+_MAX_GEOMS = 2000
+_VIEWER_PERIOD = 1 / 60
+_NO_DRAWING = (
+    "cannot draw without a display here: {error}; install software rendering "
+    "(`apt-get install libosmesa6`) and set MUJOCO_GL=osmesa, or MUJOCO_GL=egl with a GPU"
+)
+
+
+@contextmanager
+def renderer(model: Any, width: int = WIDTH, height: int = HEIGHT) -> Iterator[Any]:
+    """MuJoCo's off-screen renderer, or a Refusal that says what to install."""
+    try:
+        made = mujoco.Renderer(model, height, width, max_geom=_MAX_GEOMS)
+    except Exception as error:  # each back end fails with a type of its own
+        raise Refusal(_NO_DRAWING.format(error=error)) from None
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def draw(model: Any, made: Any, pose: Pose, camera: Any) -> Picture:
+    """One picture of a pose. Collision geometry and sites are not shown."""
+    data = mujoco.MjData(model)
+    data.qpos[:] = pose
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_camlight(model, data)
+    options = mujoco.MjvOption()
+    options.geomgroup[3] = 0
+    made.update_scene(data, camera, options)
+    return np.asarray(made.render().copy())
+
+
+def camera_on(
+    pose: Pose, distance: float = 1.4, azimuth: float = 130.0, elevation: float = -18.0
+) -> Any:
+    """A camera that looks at the trunk from the front left."""
+    camera = mujoco.MjvCamera()
+    camera.lookat[:] = pose[:3] - (0, 0, 0.05)
+    camera.distance, camera.azimuth, camera.elevation = distance, azimuth, elevation
+    return camera
+
+
+def check_drawing(model: Any) -> None:
+    """Refuse now rather than after the run whose video is wanted."""
+    with renderer(model, 64, 64):
+        pass
+
+
+def write_video(path: Path, model: Any, poses: Sequence[Pose]) -> None:
+    try:
+        import imageio.v2 as imageio
+    except ImportError:
+        raise Refusal(
+            "video needs imageio and ffmpeg: `pip install sim2real_deploy[sim]`"
+        ) from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    video: Any = imageio.get_writer(path, fps=FPS, macro_block_size=4)
+    with renderer(model) as made, video:
+        for pose in poses:
+            video.append_data(draw(model, made, pose, camera_on(pose, distance=1.8)))
+
+
+def watch(model: Any, pose: Callable[[], Pose], wanted: Callable[[], bool]) -> None:
+    """Show the robot in MuJoCo's viewer for as long as it is wanted and the window is open."""
+    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        raise Refusal("--view: there is no display here; use --video FILE instead")
+    import mujoco.viewer
+
+    data = mujoco.MjData(model)
+    with mujoco.viewer.launch_passive(model, data, show_left_ui=False) as viewer:
+        viewer.opt.geomgroup[3] = 0
+        while viewer.is_running() and wanted():
+            data.qpos[:] = pose()
+            mujoco.mj_forward(model, data)
+            viewer.sync()
+            time.sleep(_VIEWER_PERIOD)
