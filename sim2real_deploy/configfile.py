@@ -45,7 +45,7 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_yaml(path: Path) -> Any:
+def read_yaml(path: Path, loader: type[yaml.SafeLoader] = _StrictLoader) -> Any:
     """The file's plain content, or a Refusal that says where it goes wrong."""
     try:
         size = path.stat().st_size
@@ -57,7 +57,7 @@ def read_yaml(path: Path) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         raise Refusal(f"{path}: cannot be read: {error}") from None
     try:
-        return yaml.load(text, Loader=_StrictLoader)
+        return yaml.load(text, Loader=loader)
     except (yaml.YAMLError, RecursionError) as error:
         raise Refusal(f"{path}: not a YAML file we can read: {error}") from None
 

@@ -12,9 +12,11 @@ import numpy.typing as npt
 
 from sim2real_deploy import configfile, paths
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy import record
 from sim2real_deploy.policy.contract import Contract
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.robots.spec import Joint
 
 MAX_MODEL_BYTES = 200_000_000
 # The same network on another processor differs in the last bits; wrong weights differ in the first.
@@ -55,7 +57,9 @@ def load_bundle(name: str | Path, spec: RobotSpec) -> Bundle:
     contract = configfile.load(source, Contract)
     check_against_robot(contract, spec, str(source))
     bundle = Bundle(folder, contract, spec, _read_model(folder / "policy.onnx", contract))
-    replay_golden(bundle.open(), str(source))
+    policy = bundle.open()
+    record.check(contract, policy.session.metadata, str(source))
+    replay_golden(policy, str(source))
     return bundle
 
 
@@ -77,8 +81,9 @@ def _read_model(path: Path, contract: Contract) -> bytes:
 
 def joint_order(contract: Contract, spec: RobotSpec, where: str) -> npt.NDArray[np.intp]:
     """For each joint of the policy its place in SDK order, found by name."""
-    unknown = [name for name in contract.joints if name not in spec.joint_names]
-    missing = [name for name in spec.joint_names if name not in contract.joints]
+    named = [*contract.joints, *(held.joint for held in contract.held)]
+    unknown = [name for name in named if name not in spec.joint_names]
+    missing = [name for name in spec.joint_names if name not in named]
     if unknown or missing:
         parts = [f"unknown to the robot: {', '.join(unknown)}"] if unknown else []
         parts += [f"missing: {', '.join(missing)}"] if missing else []
@@ -96,27 +101,37 @@ def check_against_robot(contract: Contract, spec: RobotSpec, where: str) -> None
             f"{where}: rate_hz: {contract.rate_hz:g} does not divide the wire's "
             f"{spec.wire.rate_hz:g} Hz"
         )
-    low, high, torque = (
-        spec.position_low[order],
-        spec.position_high[order],
-        spec.torque_limit[order],
-    )
-    for i, joint in enumerate(contract.joints):
-        for key, value in (
-            ("default_position", contract.default_position[i]),
-            ("action.offset", contract.action.offset[i]),
-        ):
-            if not low[i] <= value <= high[i]:
-                raise Refusal(
-                    f"{where}: {key}.{i}: {joint} at {value} is outside "
-                    f"[{low[i]:.4g}, {high[i]:.4g}]"
-                )
-        for key, gain, most in (
-            ("kp", contract.kp[i], torque[i] / FULL_TORQUE_RAD),
-            ("kd", contract.kd[i], torque[i] / FULL_TORQUE_RAD_S),
-        ):
-            if gain > most:
-                raise Refusal(f"{where}: {key}.{i}: {joint} has {gain}, more than {most:.4g}")
+    for i, joint in enumerate(spec.joints[place] for place in order):
+        _check_pose(joint, contract.default_position[i], f"{where}: default_position.{i}")
+        _check_pose(joint, contract.action.offset[i], f"{where}: action.offset.{i}")
+        _check_gains(joint, contract.kp[i], contract.kd[i], where, f".{i}")
+        _check_scale(joint, contract.action.scale[i], f"{where}: action.scale.{i}")
+    for i, held in enumerate(contract.held):
+        joint = spec.joints[spec.joint_names.index(held.joint)]
+        _check_pose(joint, held.position, f"{where}: held.{i}.position")
+        _check_gains(joint, held.kp, held.kd, f"{where}: held.{i}", "")
+
+
+def _check_pose(joint: Joint, position: float, where: str) -> None:
+    low, high = joint.position
+    if not low <= position <= high:
+        raise Refusal(f"{where}: {joint.name} at {position} is outside [{low:.4g}, {high:.4g}]")
+
+
+def _check_gains(joint: Joint, kp: float, kd: float, where: str, suffix: str) -> None:
+    for key, gain, most in (
+        ("kp", kp, joint.torque / FULL_TORQUE_RAD),
+        ("kd", kd, joint.torque / FULL_TORQUE_RAD_S),
+    ):
+        if gain > most:
+            raise Refusal(f"{where}: {key}{suffix}: {joint.name} has {gain}, more than {most:.4g}")
+
+
+def _check_scale(joint: Joint, scale: float, where: str) -> None:
+    """An action is about 1 in size: it must move the joint, and not from stop to stop."""
+    low, high = joint.position
+    if not 0 < scale <= (high - low) / 2:
+        raise Refusal(f"{where}: {joint.name} has {scale}; sound is 0 to {(high - low) / 2:.4g}")
 
 
 def replay_golden(policy: Policy, where: str) -> None:

@@ -50,12 +50,28 @@ class Recurrence(Strict):
     output: str
 
 
+class Held(Strict):
+    """A joint that the policy neither sees nor moves: kept at its place while the policy runs."""
+
+    joint: str
+    position: float
+    kp: float = Field(ge=0)
+    kd: float = Field(ge=0)
+
+
 class CommandRanges(Strict):
     """Commands the policy was trained on; the command is clipped to these before it sees it."""
 
     vx: Range
     vy: Range
     wz: Range
+
+    @model_validator(mode="after")
+    def _hold_zero(self) -> "CommandRanges":
+        for axis, (low, high) in (("vx", self.vx), ("vy", self.vy), ("wz", self.wz)):
+            if not low <= 0 <= high:
+                raise ValueError(f"{axis}: [{low}, {high}] leaves out 0, so it could not stand")
+        return self
 
 
 class Statistics(Strict):
@@ -75,13 +91,14 @@ class Golden(Strict):
 
 class Contract(Strict):
     format: Literal[1]
-    name: str
-    robot: str
+    name: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
+    robot: str = Field(pattern=r"^[A-Za-z0-9_]+$")  # a name, never a path
     rate_hz: float = Field(gt=0, le=1000)
     joints: tuple[str, ...]
     default_position: tuple[float, ...]
     kp: tuple[float, ...]
     kd: tuple[float, ...]
+    held: tuple[Held, ...] = ()
     action: Action
     observations: tuple[Group, ...] = Field(min_length=1)
     recurrence: tuple[Recurrence, ...] = ()
@@ -94,8 +111,9 @@ class Contract(Strict):
     @model_validator(mode="after")
     def _lengths(self) -> "Contract":
         joints = len(self.joints)
-        if len(set(self.joints)) != joints:
-            raise ValueError("joints: a name stands more than once")
+        every = [*self.joints, *(held.joint for held in self.held)]
+        if len(set(every)) != len(every):
+            raise ValueError("joints, held: a name stands more than once")
         for field, values in (
             ("default_position", self.default_position),
             ("kp", self.kp),
@@ -109,6 +127,9 @@ class Contract(Strict):
         for field, gains in (("kp", self.kp), ("kd", self.kd)):
             if min(gains) < 0:
                 raise ValueError(f"{field}: {min(gains)} is negative")
+        for i, (low, high) in enumerate(self.action.clip or ()):
+            if not low < high:
+                raise ValueError(f"action.clip.{i}: {low} is not below {high}")
         inputs = [group.input for group in self.observations]
         inputs += [state.input for state in self.recurrence]
         if len(set(inputs)) != len(inputs):

@@ -3,6 +3,8 @@
 The policy's own joint order exists in here and nowhere else.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sim2real_deploy.errors import Refusal
@@ -50,9 +52,11 @@ class Policy:
         command = np.array([ranges.vx, ranges.vy, ranges.wz], np.float32)
         self.command_low, self.command_high = command[:, 0].copy(), command[:, 1].copy()
 
-        self.kp = self._to_sdk(contract.kp)
-        self.kd = self._to_sdk(contract.kd)
-        self.target = self._to_sdk(action.offset)
+        held = contract.held
+        self._held = [spec.joint_names.index(joint.joint) for joint in held]
+        self.kp = self._to_sdk(contract.kp, [joint.kp for joint in held])
+        self.kd = self._to_sdk(contract.kd, [joint.kd for joint in held])
+        self.target = self._to_sdk(action.offset, [joint.position for joint in held])
         self._clipped = np.zeros(len(contract.joints), np.float32)
         self._steps = 0
 
@@ -98,9 +102,10 @@ class Policy:
             worst = max(worst, float(np.sqrt(np.dot(z, z) / z.size)))
         return worst
 
-    def _to_sdk(self, values: tuple[float, ...]) -> Floats:
-        array = np.zeros(len(values), np.float32)
-        array[self._order] = values
+    def _to_sdk(self, moved: Sequence[float], held: Sequence[float]) -> Floats:
+        array = np.zeros(len(moved) + len(held), np.float32)
+        array[self._order] = moved
+        array[self._held] = held
         return array
 
     def _read_statistics(self, where: str) -> list[tuple[Floats, Floats, Floats]]:

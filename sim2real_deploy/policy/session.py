@@ -21,6 +21,7 @@ class Session:
 
     def __init__(self, model: bytes, contract: Contract, inputs: Mapping[str, Floats], where: str):
         self._session = _open(model, where)
+        self.metadata: Mapping[str, str] = self._session.get_modelmeta().custom_metadata_map
         self._binding = self._session.io_binding()
         self.inputs = inputs
         wanted = {node.name: node for node in self._session.get_inputs()}

@@ -1,0 +1,175 @@
+"""From a draft to a bundle: the robot found, inputs and outputs named, everything proven.
+
+Nothing is written before the bundle has passed what `load_bundle` will ask of it.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sim2real_deploy import configfile, paths
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy import record, save
+from sim2real_deploy.policy.bundle import Bundle, check_against_robot, load_bundle
+from sim2real_deploy.policy.contract import Contract, Group
+from sim2real_deploy.policy.importers import network, onnx_metadata, read_draft
+from sim2real_deploy.policy.importers.draft import Answers, Draft
+from sim2real_deploy.policy.importers.network import Converter, Network
+from sim2real_deploy.policy.observations import Observation
+from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.robots import RobotSpec, load_robot
+
+GOLDEN_STEPS = 8
+STATES = (("h_in", "h_out"), ("c_in", "c_out"))  # as rsl_rl and our own conversion name them
+
+
+def import_policy(
+    source: Path,
+    folder: Path,
+    answers: Answers,
+    convert: Converter,
+    *,
+    name: str = "",
+    robot: str = "",
+) -> Bundle:
+    form, draft = read_draft(source, answers)
+    answers.refuse_unused(draft.source)
+    draft.robot = robot or draft.robot
+    claims = {
+        "format": 1,
+        "name": name or folder.resolve().name,
+        **draft.claims,
+        "rate_hz": _rate(draft),
+        # Stand-ins until the network is read: names it gives, figures it proves.
+        "action": {"output": "-", **draft.claims["action"]},
+        "observations": [
+            {**group, "input": group["input"] or "-"} for group in draft.claims["observations"]
+        ],
+        "golden": [{"inputs": {}, "action": []}],
+        "sha256": "0" * 64,
+        "provenance": {"imported_from": form, "source": draft.source.name, **draft.notes},
+    }
+    spec, contract = _find_robot(draft, claims)
+    onnx_metadata.cross_check(replace(draft, joints=contract.joints))
+    size = sum(_size(group, contract) for group in contract.observations)
+    net = network.load(draft.network, size, convert)
+    contract = contract.model_copy(update=_ports(contract, net, draft.network))
+    model = record.embed(net.model, contract)
+    digest = hashlib.sha256(model).hexdigest()
+    golden = _golden(Policy(contract, spec, model, str(draft.network)))
+    whole = {**contract.model_dump(), "golden": golden, "sha256": digest}
+    contract = configfile.parse(whole, Contract, str(draft.source))
+    save.save_bundle(folder, contract, model)
+    return load_bundle(folder, spec)
+
+
+def _rate(draft: Draft) -> Any:
+    rate = draft.claims["rate_hz"]
+    return round(rate, 6) if isinstance(rate, float) else rate
+
+
+def _find_robot(draft: Draft, claims: dict[str, Any]) -> tuple[RobotSpec, Contract]:
+    """The robot that was named, or the only one that all of the draft fits."""
+    if draft.robot is not None:
+        return _fit(draft, claims, load_robot(draft.robot))
+    fitting, why_not = [], []
+    for file in sorted(paths.config_file("robots").glob("*.yaml")):
+        try:
+            fitting.append(_fit(draft, claims, load_robot(file.stem)))
+        except Refusal as refusal:
+            why_not.append(f"  {file.stem}: {refusal}")
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        names = ", ".join(spec.name for spec, _ in fitting)
+        raise Refusal(f"{draft.source}: fits several robots ({names}); name one with --robot")
+    raise Refusal(f"{draft.source}: fits no robot that is known:\n" + "\n".join(why_not))
+
+
+def _fit(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSpec, Contract]:
+    held = _names([held.joint for held in draft.held], spec, draft.source)
+    content = {
+        **claims,
+        "robot": spec.name,
+        "joints": _names(draft.joints, spec, draft.source),
+        "held": [
+            {"joint": joint, "position": item.position, "kp": item.kp, "kd": item.kd}
+            for joint, item in zip(held, draft.held, strict=True)
+        ],
+    }
+    contract = configfile.parse(content, Contract, str(draft.source))
+    check_against_robot(contract, spec, str(draft.source))
+    return spec, contract
+
+
+def _names(joints: Sequence[str | int], spec: RobotSpec, source: Path) -> list[str]:
+    names = []
+    for joint in joints:
+        if isinstance(joint, int):
+            if not 0 <= joint < spec.joint_count:
+                raise Refusal(f"{source}: joints: {spec.name} has no motor {joint}")
+            joint = spec.joint_names[joint]
+        names.append(joint)
+    return names
+
+
+def _size(group: Group, contract: Contract) -> int:
+    default = np.array(contract.default_position, np.float32)
+    return len(Observation(group, default, contract.joints, "observations").labels)
+
+
+def _ports(contract: Contract, net: Network, where: Path) -> dict[str, Any]:
+    """Which input takes which observation, which outputs are action and state."""
+    states = [
+        {"input": into, "output": out}
+        for into, out in STATES
+        if into in net.inputs and out in net.outputs
+    ]
+    state_inputs = {state["input"] for state in states}
+    state_outputs = {state["output"] for state in states}
+    free = [name for name in net.inputs if name not in state_inputs]
+    outputs = [name for name in net.outputs if name not in state_outputs]
+    if not outputs:
+        raise Refusal(f"{where}: no output for the action, only {', '.join(net.outputs)}")
+    groups = contract.observations
+    if len(groups) == 1 and groups[0].input == "-" and len(free) == 1:
+        groups = (groups[0].model_copy(update={"input": free[0]}),)
+    elif {group.input for group in groups} != set(free):
+        raise Refusal(
+            f"{where}: takes the inputs {', '.join(free)}; the description fills "
+            f"{', '.join(group.input for group in groups) if len(groups) > 1 else 'one'}"
+        )
+    output = "actions" if "actions" in outputs else outputs[0]
+    dumped = contract.model_dump()
+    dumped["observations"] = [group.model_dump() for group in groups]
+    dumped["recurrence"] = states
+    dumped["action"]["output"] = output
+    whole = configfile.parse(dumped, Contract, str(where))
+    return {field: getattr(whole, field) for field in ("observations", "recurrence", "action")}
+
+
+def _golden(policy: Policy) -> list[dict[str, Any]]:
+    """Steps of seeded random observations, and what the network answers."""
+    random = np.random.default_rng(0)
+    steps = []
+    policy.reset()
+    for _ in range(GOLDEN_STEPS):
+        for values in policy.session.inputs.values():
+            values[:] = random.normal(0.0, 0.5, values.size)
+        policy.session.run()
+        if not np.isfinite(policy.action).all():
+            raise Refusal(
+                "the network answers with numbers that are not finite: weights are broken"
+            )
+        inputs = {name: _decimals(values) for name, values in policy.session.inputs.items()}
+        steps.append({"inputs": inputs, "action": _decimals(policy.action)})
+    return steps
+
+
+def _decimals(values: Any) -> list[float]:
+    """float32 values as the shortest decimals that read back as the same float32."""
+    return [float(str(value)) for value in values]

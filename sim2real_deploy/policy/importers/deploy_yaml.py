@@ -1,0 +1,199 @@
+"""unitree_rl_lab and unitree_rl_mjlab: params/deploy.yaml and exported/policy.onnx.
+
+Gains stand in the order of the motors, all else in the policy's, `joint_ids_map` between them.
+The clip of an action is one of the joint target, and the action observed is the one before it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from sim2real_deploy import configfile
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.importers import foreign_yaml
+from sim2real_deploy.policy.importers.draft import (
+    Answers,
+    Draft,
+    Foreign,
+    Numbers,
+    Range,
+    action_clip,
+    find_network,
+    first_file,
+    spread,
+    translate,
+)
+
+NAME = "unitree_rl_lab deploy.yaml"
+TERMS = {
+    "base_ang_vel": "base_ang_vel",
+    "projected_gravity": "projected_gravity",
+    "velocity_commands": "velocity_command",
+    "keyboard_velocity_commands": "velocity_command",
+    "joint_pos": "joint_pos",
+    "joint_pos_rel": "joint_pos_rel",
+    "joint_vel_rel": "joint_vel",
+    "last_action": "last_action",
+    "gait_phase": "gait_phase",
+    "gait_phase_my": "gait_phase",
+}
+STANDING_STILL = 0.1  # m/s: gait_phase_my is zero below
+
+
+class _Ranges(Foreign):
+    lin_vel_x: Range
+    lin_vel_y: Range
+    ang_vel_z: Range
+
+
+class _Velocity(Foreign):
+    ranges: _Ranges
+
+
+class _Commands(Foreign):
+    base_velocity: _Velocity
+
+
+class _Action(Foreign):
+    scale: Numbers
+    offset: Numbers
+    clip: tuple[Range, ...] | None = None
+    joint_ids: Any = None
+
+
+class _Actions(Foreign):
+    JointPositionAction: _Action
+
+
+class _Term(Foreign):
+    params: dict[str, Any] | None = None
+    clip: Range | None = None
+    scale: Numbers | None = None
+    history_length: int = 1
+
+
+class _Deploy(Foreign):
+    joint_ids_map: tuple[int, ...] = Field(min_length=1)
+    step_dt: float = Field(gt=0)
+    stiffness: tuple[float, ...]
+    damping: tuple[float, ...]
+    default_joint_pos: tuple[float, ...]
+    commands: _Commands
+    actions: _Actions
+    observations: dict[str, Any] = Field(min_length=1)
+
+
+def find(source: Path) -> Path | None:
+    return first_file(source, "deploy.yaml", "params/deploy.yaml")
+
+
+def read(file: Path, answers: Answers) -> Draft:
+    content = foreign_yaml.read(file)
+    deploy = configfile.parse(content, _Deploy, str(file))
+    others = sorted(content["actions"].keys() - {"JointPositionAction"})
+    if others:
+        raise Refusal(f"{file}: actions.{others[0]}: only JointPositionAction can be run")
+    order = deploy.joint_ids_map
+    count = len(order)
+    if sorted(order) != list(range(count)):
+        raise Refusal(f"{file}: joint_ids_map: must name each motor from 0 to {count - 1} once")
+    action = deploy.actions.JointPositionAction
+    _all_joints(action.joint_ids, count, f"{file}: actions.JointPositionAction.joint_ids")
+    where = f"{file}: actions.JointPositionAction"
+    scale = spread(action.scale, count, f"{where}.scale")
+    offset = spread(action.offset, count, f"{where}.offset")
+    clip = None
+    if action.clip is not None:
+        if len(action.clip) != count:
+            raise Refusal(f"{where}.clip: {len(action.clip)} values for {count} joints")
+        clip = action_clip(action.clip, scale, offset, where)
+    kp = spread(deploy.stiffness, count, f"{file}: stiffness")
+    kd = spread(deploy.damping, count, f"{file}: damping")
+    ranges = deploy.commands.base_velocity.ranges
+    return Draft(
+        source=file,
+        network=find_network(
+            file,
+            answers,
+            "policy.onnx",
+            "../exported/policy.onnx",
+            "policy.pt",
+            "../exported/policy.pt",
+        ),
+        joints=order,
+        claims={
+            "rate_hz": 1 / deploy.step_dt,
+            "default_position": spread(
+                deploy.default_joint_pos, count, f"{file}: default_joint_pos"
+            ),
+            "kp": [kp[motor] for motor in order],
+            "kd": [kd[motor] for motor in order],
+            "action": {"scale": scale, "offset": offset, "clip": clip, "observed": "raw"},
+            "observations": _groups(deploy.observations, count, file),
+            "command_ranges": {
+                "vx": ranges.lin_vel_x,
+                "vy": ranges.lin_vel_y,
+                "wz": ranges.ang_vel_z,
+            },
+        },
+    )
+
+
+def _groups(content: dict[str, Any], joints: int, file: Path) -> list[dict[str, Any]]:
+    """One group, or one per input of the network; `use_gym_history` anywhere holds for all."""
+    first = next(iter(content.values()))
+    nested = not (isinstance(first, dict) and "params" in first)
+    named = content if nested else {"": content}
+    layout = "by_term"
+    groups = []
+    for name, terms in named.items():
+        where = f"{file}: observations" + (f".{name}" if name else "")
+        if not isinstance(terms, dict):
+            raise Refusal(f"{where}: a mapping of terms was expected, not {terms!r}")
+        rows: list[dict[str, Any]] = []
+        scale_first = False
+        for key, value in terms.items():
+            if key == "use_gym_history":
+                layout = "by_frame" if _flag(value, f"{where}.{key}") else layout
+            elif key == "scale_first":
+                if rows:
+                    raise Refusal(f"{where}.scale_first: must stand before the terms it is for")
+                scale_first = _flag(value, f"{where}.{key}")
+            else:
+                rows.append(_term(key, value, joints, f"{where}.{key}"))
+        groups.append({"input": name, "terms": rows, "clip_first": not scale_first})
+    return [{**group, "layout": layout} for group in groups]
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise Refusal(f"{where}: must be true or false (it is {value!r})")
+    return value
+
+
+def _term(name: str, content: Any, joints: int, where: str) -> dict[str, Any]:
+    term = configfile.parse(content, _Term, where)
+    params = term.params or {}
+    selected = params.get("asset_cfg")
+    if isinstance(selected, dict):
+        _all_joints(selected.get("joint_ids"), joints, f"{where}.params.asset_cfg.joint_ids")
+    row: dict[str, Any] = {"name": translate(name, TERMS, where), "history": term.history_length}
+    if term.scale is not None:
+        row["scale"] = term.scale
+    if term.clip is not None:
+        row["clip"] = term.clip
+    if row["name"] == "gait_phase":
+        if "period" not in params:
+            raise Refusal(f"{where}.params.period: is missing")
+        row["params"] = {"period": params["period"]}
+        if name == "gait_phase_my":
+            row["params"]["zero_below"] = STANDING_STILL
+    return row
+
+
+def _all_joints(ids: Any, count: int, where: str) -> None:
+    """Everything, however it is written: nothing, an empty slice, or all numbers in order."""
+    if ids is None or ids == slice(None) or ids == list(range(count)):
+        return
+    raise Refusal(f"{where}: only all joints in their own order can be run, not {ids!r}")

@@ -1,0 +1,61 @@
+"""YAML as other projects write it: read as data, whatever it asks to be run.
+
+Their files come from `yaml.dump`, so they hold aliases and Python tags. Two tags are known and
+become plain values; every other one is refused by name. Aliases are followed, but not into
+themselves and not into more nodes than a file of this kind can mean.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sim2real_deploy import configfile
+
+MOST_NODES = 100_000
+
+
+class _ForeignLoader(yaml.SafeLoader):
+    def get_single_node(self) -> Any:
+        node = super().get_single_node()
+        if node is not None:
+            _count(node, {}, set())
+        return node
+
+
+def _count(node: yaml.Node, known: dict[int, int], open_: set[int]) -> int:
+    """How many nodes there are once every alias is written out."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    key = id(node)
+    if key in open_:
+        raise yaml.YAMLError(f"an alias leads into itself{node.start_mark}")
+    if key not in known:
+        open_.add(key)
+        pairs = node.value if isinstance(node, yaml.MappingNode) else [node.value]
+        total = 1 + sum(_count(child, known, open_) for pair in pairs for child in pair)
+        if total > MOST_NODES:
+            raise yaml.YAMLError(f"aliases unfold into more than {MOST_NODES} values")
+        known[key] = total
+        open_.discard(key)
+    return known[key]
+
+
+def _slice(loader: yaml.SafeLoader, node: Any) -> slice:
+    arguments = loader.construct_sequence(node)
+    if not 1 <= len(arguments) <= 3:
+        raise yaml.YAMLError(f"a slice of {len(arguments)} arguments{node.start_mark}")
+    return slice(*arguments)
+
+
+def _tuple(loader: yaml.SafeLoader, node: Any) -> list[Any]:
+    return loader.construct_sequence(node, deep=True)
+
+
+_PYTHON = "tag:yaml.org,2002:python/"
+_ForeignLoader.add_constructor(f"{_PYTHON}object/apply:builtins.slice", _slice)
+_ForeignLoader.add_constructor(f"{_PYTHON}tuple", _tuple)
+
+
+def read(path: Path) -> Any:
+    return configfile.read_yaml(path, _ForeignLoader)

@@ -1,0 +1,174 @@
+"""Isaac Lab: IO_descriptors.yaml, which its training scripts write on request.
+
+Gains of explicit actuators stand in it as zeros, and command ranges not at all: asked for.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from sim2real_deploy import configfile
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.importers import foreign_yaml
+from sim2real_deploy.policy.importers.draft import (
+    RANGES_HINT,
+    Answers,
+    Draft,
+    Foreign,
+    Numbers,
+    Range,
+    action_clip,
+    find_network,
+    spread,
+    translate,
+)
+
+NAME = "Isaac Lab IO descriptors"
+TERMS = {
+    "base_ang_vel": "base_ang_vel",
+    "projected_gravity": "projected_gravity",
+    "generated_commands": "velocity_command",
+    "joint_pos": "joint_pos",
+    "joint_pos_rel": "joint_pos_rel",
+    "joint_vel": "joint_vel",
+    "joint_vel_rel": "joint_vel",
+    "last_action": "last_action",
+}
+PLACES = ("exported/policy.onnx", "exported/policy.pt")
+
+
+class _Overloads(Foreign):
+    clip: Range | None = None
+    scale: Numbers | None = None
+    history_length: int | None = 0
+    flatten_history_dim: bool = True
+
+
+class _Term(Foreign):
+    name: str
+    overloads: _Overloads = _Overloads()
+    extras: dict[str, Any] = Field(default_factory=dict)
+    joint_names: tuple[str, ...] | None = None
+
+
+class _Action(Foreign):
+    name: str
+    full_path: str
+    joint_names: tuple[str, ...] = ()
+    scale: Numbers = 1.0
+    offset: Numbers = 0.0
+    clip: tuple[Range, ...] | None = None
+
+
+class _Articulation(Foreign):
+    joint_names: tuple[str, ...]
+    default_joint_pos: tuple[float, ...]
+    default_joint_stiffness: tuple[float, ...]
+    default_joint_damping: tuple[float, ...]
+
+
+class _Scene(Foreign):
+    dt: float = Field(gt=0)
+
+
+class _Descriptors(Foreign):
+    actions: tuple[_Action, ...] = Field(min_length=1, max_length=1)
+    articulations: dict[str, _Articulation]
+    observations: dict[str, tuple[_Term, ...]]
+    scene: _Scene
+
+
+def find(source: Path) -> Path | None:
+    if source.is_file():
+        return source if source.name.endswith("IO_descriptors.yaml") else None
+    found = [*source.glob("*IO_descriptors.yaml"), *source.glob("io_descriptors/*descriptors.yaml")]
+    return found[0] if found else None
+
+
+def read(file: Path, answers: Answers) -> Draft:
+    told = configfile.parse(foreign_yaml.read(file), _Descriptors, str(file))
+    (action,) = told.actions
+    if not action.full_path.endswith(".JointPositionAction"):
+        raise Refusal(f"{file}: actions.0: only a JointPositionAction can be run")
+    body = told.articulations.get("robot")
+    terms = told.observations.get("policy")
+    if body is None or not terms:
+        raise Refusal(f"{file}: articulations.robot and observations.policy must be there")
+    joints = action.joint_names
+    if sorted(joints) != sorted(body.joint_names):
+        raise Refusal(f"{file}: actions.0.joint_names: not all joints of the robot: {list(joints)}")
+    wanted = {"command_ranges": RANGES_HINT}
+    if not any(body.default_joint_stiffness):
+        wanted["kp"] = "stiffness in Nm/rad: one number, or one per joint in the policy's order"
+        wanted["kd"] = "damping in Nms/rad, likewise"
+    given = answers.require(file, wanted)
+    where = f"{file}: actions.0"
+    scale = spread(action.scale, len(joints), f"{where}.scale")
+    offset = spread(action.offset, len(joints), f"{where}.offset")
+    clip = None if action.clip is None else action_clip(action.clip, scale, offset, where)
+    return Draft(
+        source=file,
+        network=find_network(
+            file, answers, "policy.onnx", "policy.pt", *PLACES, *(f"../{p}" for p in PLACES)
+        ),
+        joints=joints,
+        claims={
+            "rate_hz": 1 / told.scene.dt,
+            "default_position": _by_name(body, body.default_joint_pos, joints),
+            "kp": _gains(given.get("kp"), body.default_joint_stiffness, body, joints, "kp"),
+            "kd": _gains(given.get("kd"), body.default_joint_damping, body, joints, "kd"),
+            "action": {"scale": scale, "offset": offset, "clip": clip, "observed": "raw"},
+            "observations": [
+                {
+                    "input": "",
+                    "terms": [
+                        _row(term, joints, f"{file}: observations.policy.{i}")
+                        for i, term in enumerate(terms)
+                    ],
+                }
+            ],
+            "command_ranges": given["command_ranges"],
+        },
+        notes={"asked": ", ".join(sorted(wanted))},
+    )
+
+
+def _row(term: _Term, joints: tuple[str, ...], where: str) -> dict[str, Any]:
+    if term.extras.get("modifiers"):
+        raise Refusal(f"{where}.extras.modifiers: cannot be run")
+    if term.joint_names is not None and term.joint_names != joints:
+        raise Refusal(f"{where}.joint_names: only all joints in the action's order can be run")
+    special = term.overloads
+    if special.history_length and not special.flatten_history_dim:
+        raise Refusal(f"{where}.overloads.flatten_history_dim: only flat history can be run")
+    row: dict[str, Any] = {
+        "name": translate(term.name, TERMS, where),
+        "history": special.history_length or 1,
+    }
+    if special.scale is not None:
+        row["scale"] = special.scale
+    if special.clip is not None:
+        row["clip"] = special.clip
+    return row
+
+
+def _by_name(
+    body: _Articulation, values: tuple[float, ...], joints: tuple[str, ...]
+) -> list[float]:
+    if len(values) != len(joints):
+        raise Refusal(f"articulations.robot: {len(values)} values for {len(joints)} joints")
+    table = dict(zip(body.joint_names, values, strict=True))
+    return [table[name] for name in joints]
+
+
+def _gains(
+    asked: Any,
+    told: tuple[float, ...],
+    body: _Articulation,
+    joints: tuple[str, ...],
+    name: str,
+) -> list[float]:
+    if asked is None:
+        return _by_name(body, told, joints)
+    return spread(asked, len(joints), f"--set {name}")

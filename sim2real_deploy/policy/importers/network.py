@@ -1,0 +1,84 @@
+"""The network of a foreign policy as ONNX bytes that stand alone."""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.bundle import MAX_MODEL_BYTES
+
+TORCH_SUFFIXES = (".pt", ".pth", ".jit")
+
+# TorchScript to ONNX needs torch, which lives in training/: the caller hands it in.
+Converter = Callable[[Path, int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    model: bytes
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def load(path: Path, observation_size: int, convert: Converter) -> Network:
+    """Read it, converted and with its weights inside."""
+    if path.stat().st_size > MAX_MODEL_BYTES:
+        raise Refusal(f"{path}: {path.stat().st_size} bytes is more than a policy can be")
+    if path.suffix in TORCH_SUFFIXES:
+        model = convert(path, observation_size)
+    elif path.suffix == ".onnx":
+        model = _with_weights(path)
+    else:
+        raise Refusal(f"{path}: neither ONNX (.onnx) nor TorchScript ({', '.join(TORCH_SUFFIXES)})")
+    session = _open(model, path)
+    return Network(
+        model,
+        tuple(node.name for node in session.get_inputs()),
+        tuple(node.name for node in session.get_outputs()),
+    )
+
+
+@functools.cache
+def metadata(path: Path) -> Mapping[str, str]:
+    """The strings an exporter left in an ONNX file."""
+    return dict(_open(path, path).get_modelmeta().custom_metadata_map)
+
+
+def _open(model: bytes | Path, path: Path) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises a dozen unrelated kinds
+        raise Refusal(f"{path}: not an ONNX network that can be run: {error}") from None
+
+
+def _with_weights(path: Path) -> bytes:
+    """The file itself, or, where its weights lie beside it, one file with both."""
+    try:
+        import onnx
+        from onnx.external_data_helper import load_external_data_for_model, uses_external_data
+    except ImportError:
+        raise Refusal(
+            f"{path}: reading it needs the onnx package: pip install 'sim2real_deploy[train]'"
+        ) from None
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except Exception as error:  # protobuf's decoder has its own kinds
+        raise Refusal(f"{path}: not an ONNX file: {error}") from None
+    outside = [tensor for tensor in model.graph.initializer if uses_external_data(tensor)]
+    if not outside:
+        return path.read_bytes()
+    for tensor in outside:
+        place = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
+        if not place or Path(place).name != place or (path.parent / place).is_symlink():
+            raise Refusal(f"{path}: {tensor.name}: its weights lie in '{place}', not beside it")
+        if not (path.parent / place).is_file():
+            raise Refusal(f"{path}: {tensor.name}: its weights' file '{place}' is not beside it")
+    load_external_data_for_model(model, str(path.parent))
+    return bytes(model.SerializeToString())
