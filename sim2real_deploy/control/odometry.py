@@ -18,6 +18,7 @@ GRAVITY = 9.81
 LOAD_FROM, LOAD_FULL = 15.0, 40.0  # N: below the first a foot does not count, above the second full
 LEGS_TRUST_S = 0.03  # time constant with which the legs correct the accelerometer
 LONGEST_STEP_S = 0.1
+_UNIT = np.eye(3)
 
 
 class LegKinematics:
@@ -29,15 +30,15 @@ class LegKinematics:
         self.index = np.array([[spec.joint_names.index(n) for n in row] for row in names])
         self.foot_radius = np.array([[shape.foot_radius] for shape in shapes])
         self._origins = np.array([shape.origins for shape in shapes])
-        unit = dict(zip("xyz", np.eye(3), strict=True))
+        unit = dict(zip("xyz", _UNIT, strict=True))
         self._axes = np.array([[unit[axis] for axis in shape.axes] for shape in shapes])
-        self._cross = cross(np.eye(3), self._axes[:, :, None, :])  # K v = axis x v
+        self._cross = cross(_UNIT, self._axes[:, :, None, :])  # K v = axis x v
         self._cross2 = self._cross @ self._cross
 
     def solve(self, q: Vectors) -> tuple[Vectors, Vectors, Vectors]:
         """Feet (legs, 3), axes and Jacobian columns (legs, joints, 3) for angles (legs, joints)."""
         legs, joints = q.shape
-        rotation = np.broadcast_to(np.eye(3), (legs, 3, 3))
+        rotation = np.broadcast_to(_UNIT, (legs, 3, 3))
         place = np.zeros((legs, 3))
         axes, places = np.empty((legs, joints, 3)), np.empty((legs, joints, 3))
         sine, versine = np.sin(q)[..., None, None], (1.0 - np.cos(q))[..., None, None]
@@ -45,7 +46,7 @@ class LegKinematics:
             place = place + (rotation @ self._origins[:, k, :, None])[..., 0]
             places[:, k] = place
             axes[:, k] = (rotation @ self._axes[:, k, :, None])[..., 0]
-            turn = np.eye(3) + sine[:, k] * self._cross[:, k] + versine[:, k] * self._cross2[:, k]
+            turn = _UNIT + sine[:, k] * self._cross[:, k] + versine[:, k] * self._cross2[:, k]
             rotation = rotation @ turn
         feet = place + (rotation @ self._origins[:, joints, :, None])[..., 0]
         return feet, axes, cross(axes, feet[:, None] - places)
@@ -100,7 +101,7 @@ class LegOdometry:
 
 def _solve(columns: Vectors, torque: Vectors) -> Vectors:
     """Force at each foot that the joint torques make: J^T f = tau, least squares per leg."""
-    regular = columns.transpose(0, 2, 1) @ columns + 1e-6 * np.eye(3)
+    regular = columns.transpose(0, 2, 1) @ columns + 1e-6 * _UNIT
     right = columns.transpose(0, 2, 1) @ torque[..., None]
     force: Vectors = np.linalg.solve(regular, right)[..., 0]
     return force

@@ -10,6 +10,10 @@ from sim2real_deploy.wire.local_channel import LocalChannel
 
 
 class Supervision(Protocol):
+    @property
+    def supervisor(self) -> str:
+        """The supervisor's participant on the wire, "" where there is none."""
+
     def verdict(self, now_ns: int) -> Verdict:
         """What may be done in this tick."""
 
@@ -22,6 +26,8 @@ class Supervision(Protocol):
 
 class Unsupervised:
     """For benches and lockstep runs, where nobody can be hurt."""
+
+    supervisor = ""
 
     def verdict(self, now_ns: int) -> Verdict:
         return CLEAR
@@ -45,7 +51,6 @@ class Supervised:
 
     @property
     def supervisor(self) -> str:
-        """The supervisor's participant on the wire, "" before it was heard."""
         return self._side.supervisor
 
     def verdict(self, now_ns: int) -> Verdict:

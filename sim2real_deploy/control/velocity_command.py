@@ -16,18 +16,27 @@ ABSURD = 10.0  # m/s or rad/s: nobody means this
 
 class VelocityCommand:
     def __init__(self, stage: Stage) -> None:
-        self._most = stage.velocity.array().astype(float).tolist()
-        self._acceleration = stage.acceleration.array().astype(float).tolist()
+        self.most = (stage.velocity.vx, stage.velocity.vy, stage.velocity.wz)
+        rise = stage.acceleration
+        self._acceleration = (rise.vx, rise.vy, rise.wz)
         self._asked: tuple[float, float, float, int] | None = None
+        self._by_hand_ns: int | None = None
         self._now = [0.0, 0.0, 0.0]
         self._shaped_ns: int | None = None
         self.shaped: Floats = np.zeros(3, np.float32)
         self.rejected = 0
 
-    def offer(self, vx: float, vy: float, wz: float, now_ns: int) -> bool:
-        """Take a wish; one that is not finite or absurd is counted and changes nothing."""
+    def offer(self, vx: float, vy: float, wz: float, now_ns: int, *, by_hand: bool = False) -> bool:
+        """Take a wish; one that is not finite or absurd is counted and changes nothing.
+
+        A person's hand on the remote wins over programs until it has rested as long as is stale.
+        """
         if not all(math.isfinite(v) and abs(v) <= ABSURD for v in (vx, vy, wz)):
             self.rejected += 1
+            return False
+        if by_hand:
+            self._by_hand_ns = now_ns
+        elif self._by_hand_ns is not None and now_ns - self._by_hand_ns <= STALE_NS:
             return False
         self._asked = (vx, vy, wz, now_ns)
         return True
@@ -45,7 +54,7 @@ class VelocityCommand:
         elapsed = 0.0 if self._shaped_ns is None else (now_ns - self._shaped_ns) / 1e9
         self._shaped_ns = now_ns
         for axis in range(3):
-            target = min(max(wish[axis], -self._most[axis]), self._most[axis])
+            target = min(max(wish[axis], -self.most[axis]), self.most[axis])
             reach = self._acceleration[axis] * elapsed
             before = self._now[axis]
             self._now[axis] = min(max(target, before - reach), before + reach)

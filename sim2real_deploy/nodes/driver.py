@@ -1,0 +1,201 @@
+"""The `<robot>_driver` node: the robot as ROS sees it, and the ways to ask something of it."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from geometry_msgs.msg import Twist, TwistStamped
+from nav_msgs.msg import Odometry
+from rclpy.node import Node
+from rclpy.time import Time
+from sensor_msgs.msg import BatteryState, Imu, JointState, Joy
+from std_msgs.msg import Float32MultiArray, Float64MultiArray, String, UInt8MultiArray
+from std_srvs.srv import Trigger
+
+from sim2real_deploy.control.controller import Controller
+from sim2real_deploy.control.limits import Limit
+from sim2real_deploy.control.modes import REQUESTS, Decision, Event, Mode
+from sim2real_deploy.control.odometry import LegOdometry
+from sim2real_deploy.control.pad import Pad
+from sim2real_deploy.control.ticks import Ticks
+from sim2real_deploy.control.velocity_command import STALE_NS
+from sim2real_deploy.nodes.arrays import doubles, floats, labelled, labelled_rows
+from sim2real_deploy.nodes.common import LATCHED, SENSOR
+from sim2real_deploy.robots import RobotState
+from sim2real_deploy.wire.remote import BUTTONS, Remote, decode
+
+# A gamepad as joy_node and joy_linux show it (Xbox layout): buttons in order, triggers are axes.
+JOY_BUTTONS = ("A", "B", "X", "Y", "L1", "R1", "select", "start")
+JOY_TRIGGERS = {"L2": 2, "R2": 5}
+DEAD_MAN = "L1"
+
+Ask = Callable[[Event], Decision]
+
+
+class Driver(Node):
+    """`show_*` are called by the mirror thread; the callbacks by the executor's."""
+
+    def connect(self, controller: Controller, ask: Ask, now_ns: Callable[[], int]) -> None:
+        """Everything but the parameters, which must be known first."""
+        spec = self._spec = controller.spec
+        self._controller, self._ask, self._now_ns = controller, ask, now_ns
+        self._gamepad = Pad(controller.velocity, DEAD_MAN)
+        self._remote = Pad(controller.velocity)
+        self._odometry = LegOdometry(spec) if LegOdometry.possible(spec) else None
+        self._mode: Mode | None = None
+        self._frame = f"{spec.name}_base"
+        publish = self.create_publisher
+        self._joints = publish(JointState, "joint_states", SENSOR)
+        self._imu = publish(Imu, "imu/data", SENSOR)
+        self._battery = publish(BatteryState, "battery_state", 10)
+        self._feet = publish(Float32MultiArray, "foot_forces", SENSOR)
+        self._odom = publish(Odometry, "odom", SENSOR)
+        self._joy = publish(Joy, "remote", SENSOR)
+        self._modes = publish(String, "control/mode", LATCHED)
+        self._ticks = publish(Float64MultiArray, "control/ticks", 10)
+        self._asked = publish(JointState, "command/asked", SENSOR)
+        self._sent = publish(JointState, "command/sent", SENSOR)
+        self._limits = publish(UInt8MultiArray, "command/limits", SENSOR)
+        self.create_subscription(Twist, "cmd_vel", self._on_twist, 10)
+        self.create_subscription(TwistStamped, "cmd_vel_stamped", self._on_stamped, 10)
+        self.create_subscription(Joy, "joy", self._on_joy, 10)
+        for event in REQUESTS:
+            self.create_service(Trigger, f"~/{event.value}", self._service(event))
+        limit_bits = ",".join(f"{limit.value}={limit.name.lower()}" for limit in Limit)
+        self._limit_message = UInt8MultiArray(layout=labelled(spec.joint_names))
+        self._limit_message.layout.dim[0].label += f";{limit_bits}"
+        self._feet_message = Float32MultiArray(layout=labelled(tuple(spec.legs)))
+
+    # What comes in
+
+    def _service(self, event: Event) -> Callable[[Any, Any], Any]:
+        def serve(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+            decision = self._ask(event)
+            response.success, response.message = decision.accepted, decision.words
+            return response
+
+        return serve
+
+    def _on_twist(self, twist: Twist) -> None:
+        velocity = self._controller.velocity
+        velocity.offer(twist.linear.x, twist.linear.y, twist.angular.z, self._now_ns())
+
+    def _on_stamped(self, message: TwistStamped) -> None:
+        stamp = Time.from_msg(message.header.stamp).nanoseconds
+        if stamp and self.get_clock().now().nanoseconds - stamp > STALE_NS:
+            self._controller.velocity.rejected += 1
+            return
+        self._on_twist(message.twist)
+
+    def _on_joy(self, joy: Joy) -> None:
+        event = self._gamepad.update(read_joy(joy), self._now_ns())
+        if event is not None:
+            self._log(event, self._ask(event))
+
+    def watch_remote(self, state: RobotState) -> None:
+        event = self._remote.update(decode(state.remote), self._now_ns())
+        if event is not None:
+            self._log(event, self._ask(event))
+
+    def _log(self, event: Event, decision: Decision) -> None:
+        self.get_logger().info(f"remote: {event.value}: {decision.words}")
+
+    # What goes out
+
+    def show_mode(self) -> None:
+        mode = self._controller.mode
+        if mode is not self._mode:
+            self._mode = mode
+            self._modes.publish(String(data=mode.name.lower()))
+            self.get_logger().info(f"{mode.words} ({self._controller.reason or 'at the start'})")
+
+    def show_state(self, state: RobotState) -> None:
+        stamp, spec = self.get_clock().now().to_msg(), self._spec
+        joints = JointState(name=list(spec.joint_names))
+        joints.header.stamp = stamp
+        joints.position, joints.velocity = doubles(state.q), doubles(state.dq)
+        joints.effort = doubles(state.torque)
+        self._joints.publish(joints)
+        imu = Imu()
+        imu.header.stamp, imu.header.frame_id = stamp, self._frame
+        _set_quaternion(imu.orientation, state)
+        _set_vector(imu.angular_velocity, state.gyroscope.tolist())
+        _set_vector(imu.linear_acceleration, state.accelerometer.tolist())
+        self._imu.publish(imu)
+        if len(state.foot_force):
+            self._feet_message.data = floats(state.foot_force)
+            self._feet.publish(self._feet_message)
+        if self._odometry is not None:
+            self._odometry.update(state)
+            self._odom.publish(self._odometry_message(state, self._odometry, stamp))
+
+    def _odometry_message(self, state: RobotState, found: LegOdometry, stamp: Any) -> Odometry:
+        odom = Odometry(child_frame_id=self._frame)
+        odom.header.stamp, odom.header.frame_id = stamp, "odom"
+        _set_vector(odom.pose.pose.position, found.position.tolist())
+        _set_quaternion(odom.pose.pose.orientation, state)
+        _set_vector(odom.twist.twist.linear, found.velocity.tolist())
+        _set_vector(odom.twist.twist.angular, state.gyroscope.tolist())
+        return odom
+
+    def show_slow(self, state: RobotState) -> None:
+        """What changes slowly: battery and remote."""
+        battery = BatteryState(present=True, design_capacity=math.nan, capacity=math.nan)
+        battery.header.stamp = self.get_clock().now().to_msg()
+        battery.voltage = float(state.voltage)
+        battery.current = state.battery_current_ma / 1000.0
+        battery.charge = math.nan
+        percent = state.battery_percent
+        battery.percentage = percent / 100.0 if percent >= 0 else math.nan
+        battery.power_supply_status = BatteryState.POWER_SUPPLY_STATUS_DISCHARGING
+        battery.cell_voltage = floats(state.cell_millivolts[: self._spec.battery.cells] / 1000.0)
+        self._battery.publish(battery)
+
+    def show_remote(self, state: RobotState) -> None:
+        held = decode(state.remote)
+        joy = Joy(axes=[held.lx, held.ly, held.rx, held.ry])
+        joy.header.stamp = self.get_clock().now().to_msg()
+        joy.buttons = [int(name in held.pressed) for name in BUTTONS]
+        self._joy.publish(joy)
+
+    def show_ticks(self, ticks: Ticks, columns: tuple[str, ...]) -> None:
+        message = Float64MultiArray(layout=labelled_rows(columns, len(ticks.figures)))
+        message.data = doubles(ticks.figures)
+        self._ticks.publish(message)
+
+    def show_commands(self, ticks: Ticks, state: RobotState | None) -> None:
+        """The newest of what was asked and sent, and every limit that acted since the last time."""
+        stamp = self.get_clock().now().to_msg()
+        for publisher, block in ((self._asked, ticks.asked[-1]), (self._sent, ticks.sent[-1])):
+            q, dq, kp, kd, torque = block
+            if state is not None:
+                torque = kp * (q - state.q) + kd * (dq - state.dq) + torque
+            message = JointState(name=list(self._spec.joint_names))
+            message.header.stamp = stamp
+            message.position, message.velocity = doubles(q), doubles(dq)
+            message.effort = doubles(torque)
+            publisher.publish(message)
+        bits = np.bitwise_or.reduce(ticks.limits.astype(np.uint8), axis=0)
+        self._limit_message.data = bits.tobytes()
+        self._limits.publish(self._limit_message)
+
+
+def read_joy(joy: Joy) -> Remote:
+    """A gamepad as a remote: its axes count left as positive, the remote counts right."""
+
+    def axis(index: int) -> float:
+        value = joy.axes[index] if index < len(joy.axes) else 0.0
+        return max(-1.0, min(1.0, value)) if math.isfinite(value) else 0.0
+
+    pressed = {name for name, down in zip(JOY_BUTTONS, joy.buttons, strict=False) if down}
+    pressed |= {name for name, index in JOY_TRIGGERS.items() if axis(index) < -0.5}
+    return Remote(-axis(0), axis(1), -axis(3), axis(4), frozenset(pressed))
+
+
+def _set_vector(message: Any, values: list[float]) -> None:
+    message.x, message.y, message.z = values
+
+
+def _set_quaternion(message: Any, state: RobotState) -> None:
+    message.w, message.x, message.y, message.z = state.quaternion.tolist()

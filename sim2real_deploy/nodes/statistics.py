@@ -1,0 +1,96 @@
+"""How the loop did in the last second, in words that people and `make walk` read."""
+
+import numpy as np
+import numpy.typing as npt
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+
+from sim2real_deploy.control.limits import Limit
+from sim2real_deploy.control.loop import ControlLoop
+from sim2real_deploy.control.ticks import COLUMNS, Ticks
+
+Figures = npt.NDArray[np.float64]
+
+
+class Statistics:
+    """Collects drained ticks; `report` sums them up and starts anew."""
+
+    def __init__(self, loop: ControlLoop) -> None:
+        self._loop = loop
+        self._notes: list[str] = []
+        self._figures: list[Figures] = []
+        self._limited = dict.fromkeys(Limit, 0)  # ticks since the start in which a limit acted
+        self._seen_misses = 0
+
+    def note(self, words: str) -> None:
+        """Something the system did not allow; "" when it did."""
+        if words:
+            self._notes.append(words)
+
+    def add(self, ticks: Ticks) -> None:
+        if not len(ticks.figures):
+            return
+        self._figures.append(ticks.figures)
+        bits = ticks.limits.astype(np.uint8)
+        if bits.any():
+            for limit in Limit:
+                self._limited[limit] += int(np.count_nonzero((bits & limit).any(axis=1)))
+
+    def report(self) -> DiagnosticArray:
+        loop, controller = self._loop, self._loop.controller
+        counters, period_ns = loop.link.counters, controller.period_ns
+        missed = loop.misses - self._seen_misses
+        self._seen_misses = loop.misses
+        status = DiagnosticStatus(name="control", hardware_id=controller.spec.name)
+        fault = controller.situation.fault
+        status.level = DiagnosticStatus.ERROR if fault else DiagnosticStatus.OK
+        status.message = fault or controller.mode.words
+        if not fault and missed:
+            status.level = DiagnosticStatus.WARN
+            status.message = f"{missed} deadlines missed in the last second"
+        facts = {"mode": controller.mode.name.lower(), "reason": controller.reason}
+        if self._figures:
+            facts.update(_timing(np.concatenate(self._figures), period_ns))
+        facts |= {
+            "deadlines missed": str(loop.misses),
+            "states received": str(counters.received),
+            "states lost": str(counters.lost),
+            "states rejected": str(counters.bad_crc + counters.bad_length + counters.not_finite),
+            "commands sent": str(counters.sent),
+            "velocity commands rejected": str(controller.velocity.rejected),
+            "limits that acted": ", ".join(
+                f"{limit.name.lower()} {count}" for limit, count in self._limited.items() if count
+            ),
+            "tick rows dropped": str(loop.ticks.dropped),
+            "system": "; ".join(self._notes) or "real-time priority, memory locked",
+        }
+        status.values = [KeyValue(key=key, value=value) for key, value in facts.items()]
+        self._figures.clear()
+        return DiagnosticArray(status=[status])
+
+
+def _timing(figures: Figures, period_ns: int) -> dict[str, str]:
+    def column(name: str) -> Figures:
+        return figures[:, COLUMNS.index(name)]
+
+    def spread(name: str, values: Figures) -> dict[str, str]:
+        if not len(values):
+            return {}
+        p50, p99, most = np.percentile(values, (50, 99, 100)) / 1e3
+        return {f"{name} p50/p99/max": f"{p50:.0f} / {p99:.0f} / {most:.0f} us"}
+
+    stepped = column("policy_stepped") > 0
+    seconds = (column("now_ns")[-1] - column("now_ns")[0]) / 1e9
+    facts = {}
+    if seconds > 0:
+        facts["rate"] = f"{(len(figures) - 1) / seconds:.1f} Hz"
+        if stepped.any():
+            facts["policy rate"] = f"{stepped.sum() / (seconds + period_ns / 1e9):.1f} Hz"
+    return (
+        facts
+        | spread("state to command", column("age_ns"))
+        | spread("tick", column("work_ns"))
+        | spread("observation", column("observe_ns")[stepped])
+        | spread("inference", column("infer_ns")[stepped])
+        | spread("write", column("write_ns"))
+        | spread("jitter", np.abs(column("gap_ns") - period_ns))
+    )
