@@ -7,6 +7,7 @@ damps, the supervisor watches it do so, the recorder sees it, the robot (twin) g
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sim2real_deploy.errors import Refusal
 
@@ -85,13 +86,14 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
             "into (`ip -brief address` lists them; the robot is 192.168.123.161)"
         )
     wire = _wire(values)
-    watched = {"stage": values["stage"], "policy": values["policy"]}
+    stage, policy, runs = ({name: values[name]} for name in ("stage", "policy", "runs"))
     processes = [] if real else [_twin(values)]
     if values["record"] == "true":
-        folder = {"directory": values["runs"], "label": values["policy"].rpartition("/")[2]}
-        processes.append(Process("recorder", {**wire, **watched, **folder}, respawn=True))
-    processes.append(Process("safety_supervisor", {**wire, **watched}, essential=True))
-    processes.append(Process("control", {**wire, **watched}, essential=True))
+        label = {"label": Path(values["policy"]).name}
+        recorder = {**wire, **stage, **policy, **runs, **label}
+        processes.append(Process("recorder", recorder, respawn=True))
+    processes.append(Process("safety_supervisor", {**wire, **stage, **runs}, essential=True))
+    processes.append(Process("control", {**wire, **stage, **policy}, essential=True))
     return tuple(processes)
 
 
