@@ -48,6 +48,7 @@ _CONFIG = """<CycloneDDS><Domain Id="any">
 <Compatibility><AllowInvalidTryConstruct>true</AllowInvalidTryConstruct></Compatibility>
 </Domain></CycloneDDS>"""
 _ANY = SampleState.Any | ViewState.Any | InstanceState.Any
+_waitset_wait = WaitSet._dll_handle.dds_waitset_wait  # ctypes: sleeps without the GIL
 _DEPTH = 1000  # samples a reader holds while its owner is away: 2 s of states
 
 
@@ -149,12 +150,13 @@ class RawReader:
         self._depth = depth
         self._waitset = WaitSet(participant)
         self._waitset.attach(ReadCondition(self._reader, _ANY))
+        self._waitset_ref = self._waitset._ref
+        self._reader_ref = self._reader._ref
         self._closed = False
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep (without the GIL) until there is something to take, or the time is up."""
-        timeout_ns = max(0, int(timeout_s * 1e9))
-        found = self._waitset._waitset_wait(self._waitset._ref, None, 0, timeout_ns)
+        found = _waitset_wait(self._waitset_ref, None, 0, max(0, int(timeout_s * 1e9)))
         if found < 0 and not self._closed:
             raise DDSException(found, "while waiting for samples")
         return bool(found > 0)
@@ -163,7 +165,7 @@ class RawReader:
         """Everything that has come since the last call, oldest first."""
         if self._closed:
             return []
-        taken = ddspy_take(self._reader._ref, _ANY, self._depth)
+        taken = ddspy_take(self._reader_ref, _ANY, self._depth)
         if isinstance(taken, int):
             raise DDSException(taken, "while taking samples")
         now = time.monotonic_ns()

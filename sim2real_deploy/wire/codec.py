@@ -106,14 +106,14 @@ class StateDecoder(_Decoder):
     def decode(self, sample: bytes, received_ns: int) -> RobotState:
         """The sample's values; arrays are views into it where the wire allows."""
         floats = np.frombuffer(sample, np.float32)
-        record = np.frombuffer(sample, self._layout.dtype)[0]
-        motors = record["motor_state"][: self._joints]
+        fields = np.frombuffer(sample, self._layout.dtype)  # of length one
+        motors = fields["motor_state"][0, : self._joints]
         if self._has_battery:
             imu_temperature, percent, milliamps, tick, voltage, current = self._scalars.unpack_from(
                 sample
             )
             temperature, lost = motors["temperature"], motors["lost"]
-            foot_force, cells = record["foot_force"], record["bms_state.cell_vol"]
+            foot_force, cells = fields["foot_force"][0], fields["bms_state.cell_vol"][0]
         else:
             # Two sensors a motor, and no battery: the boards' supply voltage is what there is.
             tick, imu_temperature = self._scalars.unpack_from(sample)

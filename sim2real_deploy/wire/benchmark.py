@@ -1,0 +1,289 @@
+"""The vendor's path and ours, measured side by side in one run on this machine.
+
+Two processes on loopback, LowState at 500 Hz. One way is from before encoding to after decoding.
+Every comparison leans the vendor's way: our figures include checksum and checks, its do not.
+"""
+
+import multiprocessing
+import os
+import struct
+import time
+import timeit
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from sim2real_deploy.checks import Check
+from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
+from sim2real_deploy.wire import vendor
+from sim2real_deploy.wire.channels import Participant
+from sim2real_deploy.wire.codec import CommandEncoder, StateDecoder, StateEncoder
+from sim2real_deploy.wire.dds_link import LOW_STATE, DdsLink
+from sim2real_deploy.wire.messages import GO_LOW_CMD, GO_LOW_STATE, REMOTE_BYTES
+
+RATE_HZ = 500.0
+DISCOVERY_S = 1.0
+END_S = 1.0  # of silence
+Progress = Callable[[str, float], None]  # what is going on, and how far in all, 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """Microseconds a message."""
+
+    decode: float
+    encode: float
+    checksum: float
+
+
+@dataclass(frozen=True, slots=True)
+class OneWay:
+    """What a receiver saw."""
+
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+    cpu_percent: float  # of one core, in the receiving process
+    sent: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    vendor_codec: Codec
+    our_codec: Codec
+    vendor_way: OneWay
+    our_way: OneWay
+
+    def checks(self) -> list[Check]:
+        theirs, ours = self.vendor_codec, self.our_codec
+        way, our_way = self.vendor_way, self.our_way
+        return [
+            Check.at_least("decode, times faster", theirs.decode / ours.decode, 30),
+            Check.at_least("encode, times faster", theirs.encode / ours.encode, 30),
+            Check.at_least("checksum, times faster", theirs.checksum / ours.checksum, 30),
+            Check.at_least("one way p50, times lower", way.p50_ms / our_way.p50_ms, 5),
+            Check.at_least("receiver's CPU, times lower", way.cpu_percent / our_way.cpu_percent, 5),
+            Check.at_most("samples lost", our_way.lost, 0),
+        ]
+
+    def rows(self) -> list[tuple[str, str, float, float]]:
+        """Name, unit, the vendor's figure, ours."""
+        codec = [
+            (name, "us", getattr(self.vendor_codec, name), getattr(self.our_codec, name))
+            for name in ("decode", "encode", "checksum")
+        ]
+        way = [
+            (words, unit, getattr(self.vendor_way, name), getattr(self.our_way, name))
+            for name, words, unit in (
+                ("p50_ms", "one way, p50", "ms"),
+                ("p99_ms", "one way, p99", "ms"),
+                ("max_ms", "one way, max", "ms"),
+                ("cpu_percent", "receiver's CPU", "% of a core"),
+                ("sent", "samples sent", ""),
+                ("lost", "samples lost", ""),
+            )
+        ]
+        return codec + way
+
+    def raw(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def run(seconds: float, progress: Progress) -> Result:
+    """Codec first, then both ways by turns, so that a busy moment meets both alike."""
+    progress("codec", 0.0)
+    theirs, ours = _codecs()
+    ways: dict[Callable[..., None], list[list[float]]] = {_ours: [], _vendors: []}
+    turns = [_ours, _vendors, _ours, _vendors]
+    for number, receive in enumerate(turns):
+        progress("our path" if receive is _ours else "vendor's path", (1 + number) / 5)
+        ways[receive].append(_one_way(receive, seconds / 2))
+    progress("done", 1.0)
+    return Result(theirs, ours, _summary(ways[_vendors]), _summary(ways[_ours]))
+
+
+def _summary(turns: list[list[float]]) -> OneWay:
+    """Each turn: samples sent and received, seconds of CPU and in all, then the delays."""
+    sent, received = (sum(int(turn[k]) for turn in turns) for k in (0, 1))
+    cpu = sum(turn[2] for turn in turns) / sum(turn[3] for turn in turns)
+    delays = np.concatenate([turn[4:] for turn in turns]) * 1e3
+    p50, p99 = np.percentile(delays, (50, 99))
+    return OneWay(float(p50), float(p99), float(delays.max()), cpu * 100, sent, sent - received)
+
+
+def _codecs() -> tuple[Codec, Codec]:
+    robot = load_robot("go2")
+    command = JointCommand(*(np.linspace(-1, 1, robot.joint_count, dtype=np.float32),) * 5)
+    encoder, decoder = CommandEncoder(robot), StateDecoder(robot)
+    state_sample = StateEncoder(robot).encode(_standing(robot))
+    command_sample = encoder.encode(command)
+    state_class, command_class = (
+        vendor.idl(GO_LOW_STATE.type_name),
+        vendor.idl(GO_LOW_CMD.type_name),
+    )
+    their_command = command_class.deserialize(command_sample)
+    checksum = vendor.checksum()
+
+    def decode() -> None:
+        if decoder.flaw(state_sample) is None:
+            decoder.decode(state_sample, 0)
+
+    jobs: dict[str, tuple[Callable[[], object], int]] = {
+        "decode": (decode, 20),
+        "encode": (lambda: encoder.encode(command), 20),
+        "checksum": (lambda: encoder._checksum(encoder._bytes), 20),
+        "their decode": (lambda: state_class.deserialize(state_sample), 2),
+        "their encode": (their_command.serialize, 2),
+        "their checksum": (lambda: checksum(their_command), 2),
+    }
+    # By turns, in short bursts, and the best of each: what the code costs, not the machine.
+    best = dict.fromkeys(jobs, float("inf"))
+    for _ in range(400):
+        for name, (job, times) in jobs.items():
+            best[name] = min(best[name], timeit.timeit(job, number=times) / times * 1e6)
+    return (
+        Codec(best["their decode"], best["their encode"], best["their checksum"]),
+        Codec(best["decode"], best["encode"], best["checksum"]),
+    )
+
+
+def _one_way(receive: Callable[..., None], seconds: float) -> list[float]:
+    """One sender, one receiver, each a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    domain = 101 + os.getpid() % 100
+    here, there = context.Pipe()
+    receiver = context.Process(target=receive, args=(domain, there), daemon=True)
+    send = _send_ours if receive is _ours else _send_vendors
+    receiver.start()
+    try:
+        here.recv()  # it listens
+        sender = context.Process(target=send, args=(domain, int(seconds * RATE_HZ)), daemon=True)
+        sender.start()
+        sender.join()
+        seen: list[float] = here.recv()
+        return [int(seconds * RATE_HZ), *seen]
+    finally:
+        receiver.kill()
+        receiver.join()
+
+
+class _Log:
+    """Delays, and the CPU this process used from the first sample to the last."""
+
+    def __init__(self) -> None:
+        self.delays: list[float] = []
+        self.received = 0
+        self._first = self._last = (0.0, 0.0)
+
+    def add(self, remote: bytes) -> None:
+        now = time.monotonic_ns()
+        (sent_ns,) = struct.unpack_from("<q", remote)
+        self.delays.append((now - sent_ns) * 1e-9)
+        self.received += 1
+        self._last = (time.process_time(), time.monotonic())
+        if len(self.delays) == 1:
+            self._first = self._last
+
+    def report(self) -> list[float]:
+        cpu, wall = (last - first for last, first in zip(self._last, self._first, strict=True))
+        return [self.received, cpu, wall, *self.delays]
+
+
+def _stamp() -> bytes:
+    """The time of sending, where both paths have room for it."""
+    return struct.pack("<q", time.monotonic_ns()).ljust(REMOTE_BYTES, b"\0")
+
+
+def _paced(count: int, send: Callable[[int], None]) -> None:
+    time.sleep(DISCOVERY_S)
+    due = time.monotonic()
+    for number in range(count):
+        send(number)
+        due += 1 / RATE_HZ
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+def _ours(domain: int, pipe: Connection) -> None:
+    link, log = DdsLink(load_robot("go2"), "lo", domain), _Log()
+    pipe.send("ready")
+    timeout_s = 20.0
+    while (state := link.wait(timeout_s)) is not None:
+        log.add(state.remote)
+        timeout_s = END_S
+    log.received = link.counters.received  # of states that came together, the newest was handed on
+    pipe.send(log.report())
+
+
+def _send_ours(domain: int, count: int) -> None:
+    robot = load_robot("go2")
+    encoder, state = StateEncoder(robot), _standing(robot)
+    writer = Participant(domain, "lo").writer(LOW_STATE, GO_LOW_STATE.type_name)
+
+    def send(number: int) -> None:
+        state.tick, state.remote = 2 * (number + 1), _stamp()
+        writer.write(encoder.encode(state))
+
+    _paced(count, send)
+
+
+def _vendors(domain: int, pipe: Connection) -> None:
+    channel, log = vendor.module("core.channel"), _Log()
+    channel.ChannelFactoryInitialize(domain, "lo")
+    subscriber = channel.ChannelSubscriber(LOW_STATE, vendor.idl(GO_LOW_STATE.type_name))
+    # With a queue of ten, as in all of the vendor's low-level examples.
+    subscriber.Init(lambda message: log.add(bytes(message.wireless_remote[:8])), 10)
+    pipe.send("ready")
+    deadline = time.monotonic() + 20.0
+    seen = 0
+    while time.monotonic() < deadline:
+        time.sleep(0.1)
+        if len(log.delays) != seen:
+            seen, deadline = len(log.delays), time.monotonic() + END_S
+    pipe.send(log.report())
+
+
+def _send_vendors(domain: int, count: int) -> None:
+    channel = vendor.module("core.channel")
+    channel.ChannelFactoryInitialize(domain, "lo")
+    state_class = vendor.idl(GO_LOW_STATE.type_name)
+    publisher = channel.ChannelPublisher(LOW_STATE, state_class)
+    publisher.Init()
+    robot = load_robot("go2")
+    message = state_class.deserialize(StateEncoder(robot).encode(_standing(robot)))
+
+    def send(number: int) -> None:
+        message.tick, message.wireless_remote = 2 * (number + 1), list(_stamp())
+        publisher.Write(message)
+
+    _paced(count, send)
+
+
+def _standing(robot: RobotSpec) -> RobotState:
+    """A state like any the robot sends."""
+    zero = np.zeros(robot.joint_count, np.float32)
+    return RobotState(
+        received_ns=0,
+        tick=0,
+        quaternion=np.array([1, 0, 0, 0], np.float32),
+        gyroscope=np.zeros(3, np.float32),
+        accelerometer=np.array([0, 0, 9.81], np.float32),
+        q=robot.stand_pose,
+        dq=zero,
+        ddq=zero,
+        torque=zero,
+        temperature=np.full(robot.joint_count, 40, np.uint8),
+        lost=np.zeros(robot.joint_count, np.uint32),
+        foot_force=np.full(4, 30, np.int16),
+        battery_percent=80,
+        battery_current_ma=-1000,
+        cell_millivolts=np.full(15, 3800, np.uint16),
+        voltage=29.0,
+        current=1.0,
+        imu_temperature=45,
+        remote=bytes(REMOTE_BYTES),
+        raw=b"",
+    )
