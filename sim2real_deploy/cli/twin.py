@@ -23,6 +23,10 @@ def twin(
     ),
 ) -> None:
     """Run a Go2 that any client of the real one can use: lying down, sport mode on."""
+    from sim2real_deploy.twin.headless import choose_renderer
+
+    if video:
+        choose_renderer()
     from sim2real_deploy.control.realtime import calm_interpreter
     from sim2real_deploy.robots import load_robot
     from sim2real_deploy.twin import views

@@ -25,8 +25,8 @@ WIDTH, HEIGHT = 960, 540
 _MAX_GEOMS = 2000
 _VIEWER_PERIOD = 1 / 60
 _NO_DRAWING = (
-    "cannot draw without a display here: {error}; install software rendering "
-    "(`apt-get install libosmesa6`) and set MUJOCO_GL=osmesa, or MUJOCO_GL=egl with a GPU"
+    "cannot draw here: {error}; without a display, install software rendering "
+    "(`apt-get install libosmesa6`, used with MUJOCO_GL=osmesa) or use a GPU with MUJOCO_GL=egl"
 )
 
 
