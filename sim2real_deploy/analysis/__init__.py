@@ -1,0 +1,1 @@
+"""Analysis: what a recorded run says, offline: replay through the policy, the twin, a report."""

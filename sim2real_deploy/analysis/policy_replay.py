@@ -1,0 +1,273 @@
+"""The recorded states through a policy again: the same bits, or the first that differs.
+
+The same decoder, observation terms and network session as on the robot run here; the recording
+says at which states the policy was asked and with what command.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.analysis.recorded import LOW_STATE, Recorded, Series, labelled
+from sim2real_deploy.bags import Bag
+from sim2real_deploy.checks import Check
+from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.bundle import Bundle, load_bundle
+from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.wire.codec import StateDecoder
+from sim2real_deploy.wire.messages import FAMILIES
+
+TICKS = "control/ticks"
+OBSERVATION = "policy/observation"
+ACTION = "policy/action"
+MIN_SPEED = 20.0  # times real time,
+LONG_S = 60.0  # of recordings so long that loading the policy does not count
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first value that does not come out again."""
+
+    step: int
+    seconds: float  # into the walk
+    state_tick: int
+    name: str  # of the observation's or action's entry
+    recorded: float
+    replayed: float
+
+    def __str__(self) -> str:
+        return (
+            f"step {self.step}, {self.seconds:.2f} s into the recording, state tick "
+            f"{self.state_tick}: {self.name} was {self.recorded!r} and is now {self.replayed!r}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """When the policy was asked, and what with: one row per policy step of the recording."""
+
+    now_ns: npt.NDArray[np.int64]
+    state_tick: npt.NDArray[np.int64]
+    command: Floats
+    begins: npt.NDArray[np.bool_]  # the first step of a walk: the policy starts anew
+    observation: Floats
+    action: Floats
+    known: npt.NDArray[np.bool_]  # its observation and action are in the recording
+    observation_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+    ticks_missing: int
+
+    def __len__(self) -> int:
+        return len(self.now_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyReplay:
+    same_policy: bool
+    steps: int
+    recorded_s: float
+    replay_s: float
+    ticks_missing: int  # rows of the control loop that the recording lacks
+    states_missing: int  # asked for by the recording, but not in it
+    values_missing: int  # steps whose recorded observation or action is not in it
+    values_different: int
+    first: Difference | None
+    joint_names: tuple[str, ...]
+    target_rms: Floats  # rad, between the two policies' joint targets; zero when identical
+    target_max: Floats
+
+    @property
+    def speed(self) -> float:
+        return self.recorded_s / self.replay_s
+
+    def checks(self) -> list[Check]:
+        checks = [
+            Check.at_least("policy steps", self.steps, 1),
+            Check.at_most("ticks missing", self.ticks_missing, 0),
+            Check.at_most("states missing", self.states_missing, 0),
+            Check.at_most("steps without recorded values", self.values_missing, 0),
+        ]
+        if self.recorded_s >= LONG_S:
+            checks.append(Check.at_least("speed", self.speed, MIN_SPEED, "x real time"))
+        if self.same_policy:
+            checks.append(Check.at_most("values that differ", self.values_different, 0))
+        return checks
+
+
+def bundle_of(bag: Bag, robot: RobotSpec) -> Bundle:
+    """The policy that walked, as it is kept in the bag."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("policy.onnx", "policy.yaml"):
+            content = bag.attachments.get(name)
+            if content is None:
+                raise Refusal(f"{bag.path}: holds no policy; name one: --policy BUNDLE")
+            (Path(folder) / name).write_bytes(content)
+        return load_bundle(Path(folder), robot)
+
+
+def recorded_steps(recorded: Recorded) -> Steps:
+    for name in (LOW_STATE, TICKS, OBSERVATION, ACTION):
+        recorded.bag.require(name)
+    series = recorded.load((TICKS, OBSERVATION, ACTION))
+    ticks = series[TICKS]
+    names, rows = labelled(ticks)
+    column = {name: rows[:, index] for index, name in enumerate(names)}
+    walking = column["mode"] == Mode.WALKING
+    entered = walking & ~np.concatenate(([False], walking[:-1]))
+    stepped = np.flatnonzero(column["policy_stepped"] > 0)
+    block_of_row = np.repeat(np.arange(len(ticks)), ticks["layout.dim.0.size"])
+    observation_names, observation, seen = _matched(
+        series[OBSERVATION], ticks, block_of_row[stepped]
+    )
+    action_names, action, given = _matched(series[ACTION], ticks, block_of_row[stepped])
+    return Steps(
+        now_ns=column["now_ns"][stepped].astype(np.int64),
+        state_tick=column["state_tick"][stepped].astype(np.int64),
+        command=np.stack([column[axis][stepped] for axis in ("vx", "vy", "wz")], axis=1).astype(
+            np.float32
+        ),
+        begins=np.diff(np.cumsum(entered)[stepped], prepend=0) > 0,
+        observation=observation,
+        action=action,
+        known=seen & given,
+        observation_names=observation_names,
+        action_names=action_names,
+        ticks_missing=int(column["tick"][-1] - column["tick"][0]) + 1 - len(rows),
+    )
+
+
+def replay_policy(recorded: Recorded, other: Bundle | None = None) -> PolicyReplay:
+    """Through the policy in the bag, or what another one would have done at the same states."""
+    start = time.perf_counter()
+    steps = recorded_steps(recorded)
+    own = bundle_of(recorded.bag, recorded.robot)
+    bundle = other or own
+    policy = bundle.open()
+    same = bundle.contract.sha256 == own.contract.sha256 and bundle.contract == own.contract
+    observations, actions = np.empty_like(steps.observation), np.empty_like(steps.action)
+    targets = np.empty((len(steps), recorded.robot.joint_count), np.float32)
+    compared = np.zeros(len(steps), np.bool_)
+    missing = 0
+    for index, state in _states_in_order(recorded, steps):
+        if steps.begins[index]:
+            policy.reset()
+        if state is None:
+            missing += 1
+            continue
+        policy.observe(state, steps.command[index])
+        targets[index] = policy.infer()
+        compared[index] = steps.known[index]
+        if same:
+            observations[index], actions[index] = policy.observation, policy.action
+    if same:
+        wrong = _different(steps.observation, observations, compared)
+        wrong_action = _different(steps.action, actions, compared)
+        first = _first(steps, wrong, observations, wrong_action, actions)
+        count = int(wrong.sum() + wrong_action.sum())
+    else:
+        first, count = None, 0
+    apart = np.abs(targets - _targets(own, steps.action))[compared]
+    none = np.zeros(recorded.robot.joint_count, np.float32)
+    return PolicyReplay(
+        same_policy=same,
+        steps=len(steps),
+        recorded_s=len(steps) / own.contract.rate_hz,
+        replay_s=time.perf_counter() - start,
+        ticks_missing=steps.ticks_missing,
+        states_missing=missing,
+        values_missing=int(np.count_nonzero(~steps.known)),
+        values_different=count,
+        first=first,
+        joint_names=recorded.robot.joint_names,
+        target_rms=np.sqrt(np.mean(apart**2, axis=0)) if len(apart) else none,
+        target_max=apart.max(axis=0) if len(apart) else none,
+    )
+
+
+def _states_in_order(recorded: Recorded, steps: Steps) -> Iterator[tuple[int, RobotState | None]]:
+    """Each step's state, decoded as control decoded it."""
+    topic = recorded.bag.require(LOW_STATE)
+    layout = FAMILIES[recorded.robot.wire.family].state
+    wanted = np.unique(steps.state_tick)
+    samples: dict[int, bytes] = {}
+    for chunk in recorded.bag.chunks([topic]):
+        good = [message.data for message in chunk if len(message.data) == layout.size]
+        ticks = np.frombuffer(b"".join(good), layout.dtype)["tick"].astype(np.int64)
+        for index in np.flatnonzero(np.isin(ticks, wanted)).tolist():
+            samples.setdefault(int(ticks[index]), good[index])
+    decoder = StateDecoder(recorded.robot)
+    for index, tick in enumerate(steps.state_tick.tolist()):
+        sample = samples.get(tick)
+        now_ns = int(steps.now_ns[index])
+        yield index, None if sample is None else decoder.decode(sample, now_ns)
+
+
+def _matched(
+    series: Series, ticks: Series, block_of_step: npt.NDArray[np.intp]
+) -> tuple[tuple[str, ...], Floats, npt.NDArray[np.bool_]]:
+    """A step's values: control sends them just before the block of ticks that the step is in.
+
+    A block that has lost one has unknown values: which one it was cannot be told.
+    """
+    names, rows = labelled(series)
+    block_of_value = np.searchsorted(ticks.publish_ns, series.publish_ns)
+    blocks = len(ticks) + 1
+    steps_in = np.bincount(block_of_step, minlength=blocks)
+    values_in = np.bincount(block_of_value, minlength=blocks)
+    whole = steps_in == values_in
+    known = whole[block_of_step]
+    values = np.full((len(block_of_step), len(names)), np.nan, np.float32)
+    values[known] = rows[whole[block_of_value]]
+    return names, values, known
+
+
+def _different(recorded: Floats, replayed: Floats, compared: npt.NDArray[np.bool_]) -> Floats:
+    """Bit for bit: a zero of the other sign differs, a NaN equals itself."""
+    wrong: Floats = (recorded.view(np.uint32) != replayed.view(np.uint32)) & compared[:, None]
+    return wrong
+
+
+def _first(
+    steps: Steps, wrong: Floats, observations: Floats, wrong_action: Floats, actions: Floats
+) -> Difference | None:
+    """Of the earliest step that differs, its observation before its action."""
+    rows = np.flatnonzero(wrong.any(axis=1) | wrong_action.any(axis=1))
+    if not len(rows):
+        return None
+    row = int(rows[0])
+    if wrong[row].any():
+        bad, kind, names = wrong[row], "observation", steps.observation_names
+        before, after = steps.observation[row], observations[row]
+    else:
+        bad, kind, names = wrong_action[row], "action", steps.action_names
+        before, after = steps.action[row], actions[row]
+    entry = int(np.flatnonzero(bad)[0])
+    return Difference(
+        row,
+        float(steps.now_ns[row] - steps.now_ns[0]) / 1e9,
+        int(steps.state_tick[row]),
+        f"{kind} {names[entry]}",
+        float(before[entry]),
+        float(after[entry]),
+    )
+
+
+def _targets(bundle: Bundle, actions: Floats) -> Floats:
+    """Joint targets, SDK order, of recorded actions."""
+    contract = bundle.contract
+    clip = np.array(contract.action.clip or [(-np.inf, np.inf)] * len(contract.joints), np.float32)
+    clipped = np.clip(actions, clip[:, 0], clip[:, 1])
+    order = [bundle.spec.joint_names.index(name) for name in contract.joints]
+    targets = np.empty_like(actions)
+    scale, offset = (
+        np.array(v, np.float32) for v in (contract.action.scale, contract.action.offset)
+    )
+    targets[:, order] = offset + scale * clipped
+    return targets

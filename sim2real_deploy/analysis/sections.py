@@ -1,0 +1,341 @@
+"""The sections of a report, one small function each; a section without data is left out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.analysis.plots import Line, bands, lines, spans
+from sim2real_deploy.analysis.recorded import labelled
+from sim2real_deploy.analysis.view import MODE, OBSERVATION, ODOMETRY, SAFETY, TRUTH, View
+from sim2real_deploy.bags.cdr import texts
+from sim2real_deploy.bags.recording import COUNTS
+from sim2real_deploy.control.limits import Limit
+from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.safety.thermal import HeatPredictor
+
+Cell = str | float
+LEVELS = ("ok", "warning", "error", "stale")
+LEVEL_COLORS = {"ok": "#059669", "warning": "#d97706", "error": "#dc2626", "stale": "#64748b"}
+MODE_COLORS = {
+    "passive": "#94a3b8",
+    "damping": "#64748b",
+    "standing up": "#d97706",
+    "standing": "#0891b2",
+    "walking": "#059669",
+    "sitting down": "#7c3aed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    title: str
+    text: str = ""
+    tables: list[dict[str, Any]] = field(default_factory=list)
+    plots: list[dict[str, Any]] = field(default_factory=list)
+    columns: int = 1
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> dict[str, Any]:
+    tidy = [
+        [cell if isinstance(cell, str) or np.isfinite(cell) else "-" for cell in r] for r in rows
+    ]
+    return {"head": list(head), "rows": tidy}
+
+
+def completeness(view: View) -> Section:
+    """Is all there? What the recorder received must be in the bag, and the wire has no holes."""
+    counts = view.bag.metadata.get(COUNTS, {})
+    lost = _lost_states(view)
+    rows: list[list[Cell]] = [
+        ["states lost on the wire, by tick", float(lost), _verdict(lost == 0)]
+    ]
+    for key, value in counts.items():
+        if key.startswith("dropped"):
+            rows.append([f"dropped by the recorder: {key[7:]}", float(value), "NOT OK"])
+    rows += [[problem, "", "NOT OK"] for problem in view.bag.problems]
+    total = sum(int(value) for key, value in counts.items() if key.startswith("received"))
+    text = f"{total} messages received and recorded." if total else ""
+    return Section("Recording", text, [table(("what", "count", ""), rows)])
+
+
+def timeline(view: View) -> Section:
+    rows = []
+    events: list[list[Cell]] = []
+    end = view.duration_s
+    if view.ticks:
+        words = np.array([mode.words for mode in Mode])
+        modes = spans(view.ticks["seconds"], words[view.ticks["mode"].astype(int)], end)
+    elif MODE in view.series:
+        said = view.series[MODE]
+        modes = spans(view.seconds(said), texts(said["data"]), end)
+    else:
+        modes = []
+    rows.append(("mode", modes))
+    events += [[start, "mode", name] for start, _, name in modes]
+    if SAFETY in view.series:
+        safety = view.series[SAFETY]
+        seconds = view.seconds(safety)
+        levels = [LEVELS[min(int(level), 3)] for level in safety["level"]]
+        rows.append(("safety", spans(seconds, levels, end)))
+        messages = spans(seconds, texts(safety["message"]), end)
+        events += [[start, "safety", text] for start, _, text in messages]
+    events.sort(key=lambda row: row[0])
+    return Section(
+        "Timeline",
+        "All time plots share one range: drag or scroll to zoom, double click to see all.",
+        [table(("s", "", "what"), events[:200])],
+        [bands("modes and safety", rows, MODE_COLORS | LEVEL_COLORS)],
+    )
+
+
+def velocity(view: View) -> Section | None:
+    """Command against measured, for the three planar axes."""
+    if not view.ticks:
+        return None
+    axes = (
+        ("forward", "vx", "twist.twist.linear.x", "m/s"),
+        ("sideways", "vy", "twist.twist.linear.y", "m/s"),
+        ("turning", "wz", "twist.twist.angular.z", "rad/s"),
+    )
+    plots = []
+    walking = view.ticks["mode"] == Mode.WALKING
+    rows: list[list[Cell]] = []
+    for title, command, measured, unit in axes:
+        asked = np.where(walking, view.ticks[command], np.nan)
+        content = [Line("command", view.ticks["seconds"], asked)]
+        for name, topic in (("odometry", ODOMETRY), ("truth", TRUTH)):
+            if topic in view.series:
+                series = view.series[topic]
+                seconds, values = view.seconds(series), series[measured]
+                content.append(Line(name, seconds, values))
+                at = np.interp(view.ticks["seconds"], seconds, values)
+                error = (at - asked)[walking]
+                if len(error):
+                    rows.append([title, name, float(error.mean()), float(error.std()), unit])
+        plots.append(lines(title, unit, content))
+    head = ("axis", "measured by", "mean error while walking", "spread", "")
+    return Section("Velocity: command against measured", "", [table(head, rows)], plots)
+
+
+def gait(view: View) -> Section | None:
+    if "foot_force" not in view.states or not len(view.robot.legs):
+        return None
+    force = view.states["foot_force"].astype(np.float32)
+    threshold = np.maximum(5.0, 0.15 * np.percentile(force, 95, axis=0))
+    contact = _with_hysteresis(force, threshold / 2, threshold)
+    content = []
+    rows: list[list[Cell]] = []
+    walking = _walking_at_states(view)
+    for leg, name in enumerate(view.robot.legs):
+        touching = np.where(contact[:, leg], "stance", "")
+        content.append((name, spans(view.state_s, touching, view.duration_s)))
+        down = contact[walking, leg]
+        steps = int(np.count_nonzero(down[1:] & ~down[:-1])) if len(down) else 0
+        walked_s = np.count_nonzero(walking) / view.robot.wire.rate_hz
+        if walked_s > 1:
+            rows.append([name, steps / walked_s, float(down.mean()), float(threshold[leg])])
+    head = ("leg", "steps a second", "share on the ground", "threshold, sensor units")
+    return Section(
+        "Gait",
+        "When each foot carries weight.",
+        [table(head, rows)] if rows else [],
+        [bands("stance", content, {"stance": "#2563eb"})],
+    )
+
+
+def tracking(view: View) -> Section | None:
+    commands = view.commands
+    if commands is None:
+        return None
+    held = commands["kp"] > 0
+    rows: list[list[Cell]] = []
+    plots = []
+    for joint, name in enumerate(view.robot.joint_names):
+        target = np.where(held[:, joint], commands["q"][:, joint], np.nan)
+        measured = view.states["q"][:, joint]
+        error = (measured - target)[held[:, joint]]
+        if len(error):
+            rows.append([name, float(np.sqrt(np.mean(error**2))), float(np.abs(error).max())])
+        content = [Line("target", view.state_s, target), Line("measured", view.state_s, measured)]
+        plots.append(lines(name, "rad", content))
+    head = ("joint", "rms error, rad", "largest, rad")
+    return Section("Joint tracking", "", [table(head, rows)], plots, columns=3)
+
+
+def torque(view: View) -> Section:
+    rows: list[list[Cell]] = []
+    plots = []
+    limits = view.robot.torque_limit
+    for joint, name in enumerate(view.robot.joint_names):
+        values = view.states["torque"][:, joint]
+        peak = float(np.abs(values).max())
+        bits = view.ticks.get(f"limit.{name}")
+        acted = "-"
+        if bits is not None:
+            shares = {kind: float(np.mean(bits.astype(int) & kind > 0)) for kind in Limit}
+            said = [f"{kind.name.lower()} {share:.2%}" for kind, share in shares.items() if share]
+            acted = ", ".join(said) or "none"
+        rms = float(np.sqrt(np.mean(values.astype(np.float64) ** 2)))
+        rows.append([name, rms, peak, 100 * peak / float(limits[joint]), acted])
+        bounds = (-limits[joint], limits[joint]) if peak > 0.6 * limits[joint] else ()
+        plots.append(lines(name, "Nm", [Line("measured", view.state_s, values)], bounds))
+    head = ("joint", "rms, Nm", "peak, Nm", "peak, % of limit", "limits that acted, share of ticks")
+    return Section("Torque and limits", "", [table(head, rows)], plots, columns=3)
+
+
+def temperature(view: View) -> Section:
+    tiers = view.robot.temperature
+    every = max(1, int(view.robot.wire.rate_hz / 10))  # ten readings a second are plenty
+    seconds, readings = view.state_s[::every], view.states["temperature"][::every]
+    rows: list[list[Cell]] = []
+    for joint, name in enumerate(view.robot.joint_names):
+        predictor = HeatPredictor()
+        for now_s, value in zip(seconds.tolist(), readings[:, joint].tolist(), strict=True):
+            predictor.update(value, now_s)
+        left = predictor.time_left_s(tiers.sit, float(seconds[-1]))
+        told = f"in {left:.0f} s" if np.isfinite(left) else "not at this load"
+        start, end = float(readings[0, joint]), float(readings[-1, joint])
+        rows.append([name, start, end, float(readings[:, joint].max()), told])
+    content = [
+        Line(name, seconds, readings[:, joint]) for joint, name in enumerate(view.robot.joint_names)
+    ]
+    hottest = float(readings.max())
+    shown = [tier for tier in (tiers.warn, tiers.derate, tiers.sit) if hottest > tier - 15]
+    head = ("joint", "start, °C", "end, °C", "highest, °C", f"reaches {tiers.sit:g} °C")
+    plot = lines("motors", "°C", content, shown, 220)
+    return Section(
+        "Temperature", "Dashed: the tiers at which safety acts.", [table(head, rows)], [plot]
+    )
+
+
+def battery(view: View) -> Section | None:
+    units = {"battery_percent": "%", "voltage": "V", "current": "A"}
+    every = max(1, int(view.robot.wire.rate_hz / 50))
+    plots = [
+        lines(
+            name.replace("_", " "),
+            unit,
+            [Line(name, view.state_s[::every], view.states[name][::every])],
+        )
+        for name, unit in units.items()
+        if name in view.states
+    ]
+    return Section("Battery", plots=plots, columns=3) if plots else None
+
+
+def latency(view: View) -> Section | None:
+    if not view.ticks:
+        return None
+    names = {
+        "age_ns": "state received to command sent",
+        "gap_ns": "between two ticks",
+        "work_ns": "work of a tick",
+        "observe_ns": "observation",
+        "infer_ns": "network",
+        "write_ns": "write",
+    }
+    stepped = view.ticks["policy_stepped"] > 0
+    rows: list[list[Cell]] = []
+    plots = []
+    for key, name in names.items():
+        used = stepped if key in ("observe_ns", "infer_ns") else np.ones_like(stepped)
+        values = view.ticks[key][used] / 1e6
+        if len(values):
+            shares = np.percentile(values, (50, 90, 99, 100)).tolist()
+            rows.append([name, *shares])
+        if key in ("age_ns", "gap_ns", "work_ns"):
+            plots.append(lines(name, "ms", [Line(name, view.ticks["seconds"][used], values)]))
+    missed = int(view.ticks["missed"].sum())
+    text = f"{missed} of {len(stepped)} ticks came more than two periods after the one before."
+    head = ("ms", "p50", "p90", "p99", "max")
+    return Section("Latency", text, [table(head, rows)], plots, columns=3)
+
+
+def distribution(view: View) -> Section | None:
+    """Observations against those of training, in training's own spread."""
+    from sim2real_deploy.analysis.policy_replay import bundle_of
+
+    if OBSERVATION not in view.series or "policy.yaml" not in view.bag.attachments:
+        return None
+    contract = bundle_of(view.bag, view.robot).contract
+    names, values = labelled(view.series[OBSERVATION])
+    mean = np.concatenate([np.array(item.mean) for item in contract.statistics] or [np.empty(0)])
+    std = np.concatenate([np.array(item.std) for item in contract.statistics] or [np.empty(0)])
+    if len(mean) != len(names):
+        return None
+    scores = (values - mean) / np.maximum(std, 1e-3)
+    rows: list[list[Cell]] = [
+        [
+            name,
+            float(scores[:, index].mean()),
+            float(scores[:, index].std()),
+            100 * float(np.mean(np.abs(scores[:, index]) > 3)),
+        ]
+        for index, name in enumerate(names)
+    ]
+    rows.sort(key=lambda row: -abs(float(row[1])) - float(row[3]))
+    plots = []
+    if view.ticks:
+        stepped = view.ticks["policy_stepped"] > 0
+        content = [
+            Line("surprise", view.ticks["seconds"][stepped], view.ticks["surprise"][stepped])
+        ]
+        plots.append(lines("root mean square of all z-scores", "1 = as in training", content))
+    head = ("observation, the furthest first", "shift, std", "spread, std", "beyond 3 std, %")
+    return Section("Observations against training", "", [table(head, rows[:24])], plots)
+
+
+def parameters(view: View) -> Section:
+    rows = [[key, value] for key, value in view.bag.information.items()]
+    for record, values in sorted(view.bag.metadata.items()):
+        if record.startswith("parameters"):
+            node = record.removeprefix("parameters")
+            rows += [[f"{node}: {key}", value] for key, value in values.items()]
+    return Section("What ran", "", [table(("what", "value"), rows)])
+
+
+ALL: tuple[Callable[[View], Section | None], ...] = (
+    completeness,
+    timeline,
+    velocity,
+    gait,
+    tracking,
+    torque,
+    temperature,
+    battery,
+    latency,
+    distribution,
+    parameters,
+)
+
+
+def _verdict(ok: bool) -> str:
+    return "ok" if ok else "NOT OK"
+
+
+def _with_hysteresis(
+    values: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any]
+) -> npt.NDArray[np.bool_]:
+    """On above `high`, off below `low`, as it was in between: a foot does not chatter."""
+    clear = (values > high) | (values < low)
+    clear[0] = True
+    rows = np.arange(len(values))[:, None]
+    last_clear = np.maximum.accumulate(np.where(clear, rows, 0), axis=0)
+    return np.take_along_axis(values > high, last_clear, axis=0)
+
+
+def _lost_states(view: View) -> int:
+    period_ms = 1000 / view.robot.wire.rate_hz
+    steps = np.diff(view.states["tick"].astype(np.int64))
+    return int(np.maximum(0, np.rint(steps / period_ms) - 1)[steps < 60_000].sum())
+
+
+def _walking_at_states(view: View) -> npt.NDArray[np.bool_]:
+    if not view.ticks:
+        return np.zeros(len(view.states), np.bool_)
+    index = np.searchsorted(view.ticks["seconds"], view.state_s, side="right") - 1
+    walking: npt.NDArray[np.bool_] = view.ticks["mode"][np.maximum(index, 0)] == Mode.WALKING
+    return walking & (index >= 0)

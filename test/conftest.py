@@ -1,0 +1,15 @@
+"""What more than one test file needs and is dear to make."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def walk_bag(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few seconds of standing up, walking and sitting down, recorded. Read it, do not write."""
+    from simulated_run import record_walk
+
+    path = tmp_path_factory.mktemp("bags") / "walk"
+    record_walk(path, seconds=4.0)
+    return path
