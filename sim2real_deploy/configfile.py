@@ -58,7 +58,7 @@ def read_yaml(path: Path, loader: type[yaml.SafeLoader] = _StrictLoader) -> Any:
         raise Refusal(f"{path}: cannot be read: {error}") from None
     try:
         return yaml.load(text, Loader=loader)
-    except (yaml.YAMLError, RecursionError) as error:
+    except Exception as error:  # PyYAML lets out what int(), date() and dict() raise as well
         raise Refusal(f"{path}: not a YAML file we can read: {error}") from None
 
 
