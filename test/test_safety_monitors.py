@@ -75,6 +75,15 @@ def test_the_age_grows_while_the_robot_is_silent() -> None:
     assert value(stream, "state_unchanged_s", silent, 40 * MS) == 0
 
 
+def test_a_robot_that_is_not_driven_may_be_silent() -> None:
+    stream = StateStream(GO2)
+    idle = healthy_inputs(0, report=None)
+    stream.measure(idle, 0)
+    readings = stream.measure(replace(idle, state=None), 2 * S)
+    assert readings["idle_state_age_s"] == Reading(2.0)
+    assert not {"state_age_s", "state_unchanged_s", "state_rate_loss"} & set(readings)
+
+
 @pytest.mark.parametrize("part", ["gyroscope", "accelerometer", "dq"])
 def test_a_state_is_frozen_when_all_its_sensors_are(part: str) -> None:
     stream = StateStream(GO2)

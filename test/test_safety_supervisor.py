@@ -97,7 +97,7 @@ FAULTS: list[tuple[str, dict[str, Any], float]] = [
     ("deadlines_lost", {"report": replace(WALKING, deadline_misses=151)}, 0.5),
     ("control_gone", {"answer_age_s": 0.046}, 0.002),
     ("command_not_finite", {"command_not_finite": 1}, 0.002),
-    ("second_writer", {"other_writers": (Writer("1", "", "rogue"),)}, 0.002),
+    ("second_writer", {"other_writers": (Writer("1", "", "rogue"),)}, 0.06),
     ("sport_mode", {"sport_mode": True}, 0.002),
 ]  # fmt: skip
 
@@ -186,6 +186,7 @@ def test_accelerometer_against_orientation_makes_it_sit() -> None:
         ("recorder_gone", {"recorder_silence_s": 3.1}),
         ("disk_low", {"disk_free_gb": 0.9}),
         ("stranger", {"other_writers": (Writer("1", "", ""),), "report": None}),
+        ("state_absent", {"report": None, "silent": True}),
         ("clock_jump", {"wall_ns": 0}),
     ],
 )
@@ -420,6 +421,16 @@ def test_obeying_means_damping_seen_on_the_wire_of_late(wire: dict[str, Any]) ->
     world.cycle(pressed=frozenset({"estop"}))
     world.run(0.1, report=DAMPING, **wire)
     assert world.supervisor.taken_over
+
+
+def test_control_that_leaves_after_damping_may_fall_silent() -> None:
+    world = World()
+    world.cycle(pressed=frozenset({"estop"}))
+    leaving = replace(DAMPING, leaving=True)
+    world.run(0.1, report=leaving, command_damping=True, command_age_s=0.05)
+    assert not world.supervisor.taken_over
+    world.cycle(report=leaving, command_damping=False, command_age_s=0.05)
+    assert world.supervisor.taken_over, "but it must have damped"
 
 
 def test_a_controlled_stop_may_take_its_time() -> None:

@@ -9,15 +9,22 @@ import shutil
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
+from sim2real_deploy.control.realtime import (
+    SERVICE_PRIORITY,
+    prefer_this_thread,
+    stop_preferring_this_thread,
+)
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import LATCHED, WIRE, Parameter, declare, run
 from sim2real_deploy.nodes.common import Stop as ProcessEnd
@@ -36,6 +43,7 @@ from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 LOOK_AROUND_S = 0.05  # other writers; the rest of the surroundings once a second
 MODE_TIMEOUT_S = 0.1
 AFTERMATH_NS = 500_000_000  # an incident file shows what came after the stop, too
+CROWD = QoSProfile(depth=1000)  # calls that may come at once and all get an answer
 BUTTONS = ("", "R1", "L1", "R2", "L2", "A", "B", "X", "Y")
 PARAMETERS = (
     *WIRE,
@@ -57,7 +65,6 @@ class Recorder:
 
     heard_ns: int | None = None
     run: Path | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class SafetySupervisor(Node):
@@ -79,9 +86,12 @@ class SafetySupervisor(Node):
 
         self._state = self.create_publisher(DiagnosticStatus, "safety/state", LATCHED)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
-        self.create_service(Trigger, "safety/estop", self._on_estop)
-        self.create_service(Trigger, "safety/stop", self._on_stop)
-        self.create_service(Trigger, "safety/reset", self._on_reset)
+        for name, callback in (
+            ("estop", self._on_estop),
+            ("stop", self._on_stop),
+            ("reset", self._on_reset),
+        ):
+            self.create_service(Trigger, f"safety/{name}", callback, qos_profile=CROWD)
         self.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
         self.create_subscription(String, "recorder/run", self._on_run, LATCHED)
         self.create_timer(0.05, self._tell)
@@ -212,6 +222,7 @@ class SafetySupervisor(Node):
 
     def _look_around(self) -> None:
         """The slow thread: what takes its time must not take the loop's."""
+        stop_preferring_this_thread()
         due = 0.0
         while not self._leaving.wait(LOOK_AROUND_S):
             report = self.loop.chain.report
@@ -231,10 +242,8 @@ class SafetySupervisor(Node):
         )
         folder = next(p for p in (self._runs, *self._runs.absolute().parents) if p.is_dir())
         self.loop.disk_free_gb = shutil.disk_usage(folder).free / 1e9
-        try:
+        with suppress(Refusal):  # no answer says nothing: what was known stays
             self.loop.sport_mode = not self._switcher.check().released
-        except Refusal:
-            self.loop.sport_mode = False  # a robot without that service has no sport mode
 
     def _write_incident(self) -> None:
         loop = self.loop
@@ -249,7 +258,8 @@ class SafetySupervisor(Node):
         path = folder / f"incident_{wall:%Y%m%d_%H%M%S_%f}.json"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"time": wall.isoformat(), **content}) + "\n")
+            with path.open("w") as file:  # piece by piece: dumps() would hold the loop up
+                json.dump({"time": wall.isoformat(), **content}, file)
         except OSError as error:
             self.get_logger().error(f"the incident file could not be written: {error}")
             return
@@ -261,4 +271,5 @@ def build(end: ProcessEnd) -> Sequence[Node]:
 
 
 if __name__ == "__main__":
+    prefer_this_thread(SERVICE_PRIORITY)  # the threads of DDS and of the services inherit it
     run(build)

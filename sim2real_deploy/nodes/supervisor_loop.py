@@ -3,14 +3,13 @@
 Nothing on the way from a fault to damping waits for a topic, a service or discovery.
 """
 
-import gc
 import secrets
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Sequence
 
+from sim2real_deploy.control.realtime import calm_interpreter, prefer_this_thread
 from sim2real_deploy.nodes.control_process import ControlProcess
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.safety.chain import (
@@ -29,7 +28,6 @@ from sim2real_deploy.wire.local_channel import LocalChannel
 from sim2real_deploy.wire.messages import FAMILIES
 
 REMEMBERED_S = 3.0  # of state, for the incident file
-SWITCH_INTERVAL_S = 0.0005  # how long another thread of this process may hold this one up
 
 
 class SupervisorLoop:
@@ -51,6 +49,7 @@ class SupervisorLoop:
         self.states: deque[RobotState] = deque(maxlen=round(REMEMBERED_S * robot.wire.rate_hz))
         self.stops: deque[int] = deque(maxlen=10)  # when: an incident file is due for each
         self.cycles = 0
+        self.scheduling = ""  # why the loop has no real-time priority, where it has none
         # Written by the node's slow thread, read here.
         self.other_writers: tuple[Writer, ...] = ()
         self.sport_mode = False
@@ -79,9 +78,7 @@ class SupervisorLoop:
         self.failure: BaseException | None = None
 
     def start(self) -> None:
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
-        gc.collect()
-        gc.freeze()
+        calm_interpreter()
         self._thread.start()
 
     def close(self) -> None:
@@ -117,6 +114,7 @@ class SupervisorLoop:
 
     def _run(self) -> None:
         try:
+            self.scheduling = prefer_this_thread()
             while not self._stopping.is_set():
                 state = self._link.wait(self._period_s)
                 self._cycle(state, time.monotonic_ns())

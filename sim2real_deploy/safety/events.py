@@ -90,6 +90,9 @@ def _state() -> tuple[Event, ...]:
         Event("state_silent", "state_age_s", 0.035, "s", 0, ESTOP,
               "no state from the robot for {value}", "check cable, interface and robot power",
               (0.01, 0.04), ESTOP),
+        Event("state_absent", "idle_state_age_s", 0.2, "s", 0, REFUSE_START,
+              "no state from the robot for {value}", "check cable, interface and robot power",
+              (0.01, 1.0), REFUSE_START),
         Event("state_frozen", "state_unchanged_s", 0.035, "s", 0, ESTOP,
               "the robot repeats the same state for {value}", "restart the robot",
               (0.01, 0.04), ESTOP),
@@ -212,11 +215,11 @@ def _control() -> tuple[Event, ...]:
 
 def _surroundings() -> tuple[Event, ...]:
     return (
-        Event("stranger", "strangers", 0, "", 0, REFUSE_START,
+        Event("stranger", "strangers", 0, "", 0.5, REFUSE_START,
               "somebody else can write rt/lowcmd: {where}", "end that program",
-              (0, 0), REFUSE_START),
-        Event("second_writer", "rivals", 0, "", 0, ESTOP,
-              "somebody else writes rt/lowcmd: {where}", "end that program", (0, 0), ESTOP),
+              (0, 0), REFUSE_START, 2.0),
+        Event("second_writer", "rivals", 0, "", 0.06, ESTOP,
+              "somebody else writes rt/lowcmd: {where}", "end that program", (0, 0), ESTOP, 0.1),
         Event("sport_mode", "sport_mode", 0, "", 0, ESTOP,
               "the robot's own sport mode is on again", "release it; leave the app alone",
               (0, 0), ESTOP),

@@ -31,10 +31,14 @@ class StateStream:
         }
         if inputs.state is not None:
             self._see(inputs.state)
+        loss = self._loss(counters.received, now_ns)
         if self._last_ns is not None:
-            readings["state_age_s"] = Reading((now_ns - self._last_ns) / 1e9)
-            readings["state_unchanged_s"] = Reading((self._last_ns - self._changed_ns) / 1e9)
-            readings["state_rate_loss"] = self._loss(counters.received, now_ns)
+            age = Reading((now_ns - self._last_ns) / 1e9)
+            readings["idle_state_age_s"] = age
+            if inputs.driving:
+                readings["state_age_s"] = age
+                readings["state_unchanged_s"] = Reading((self._last_ns - self._changed_ns) / 1e9)
+                readings["state_rate_loss"] = loss
         return readings
 
     def _see(self, state: RobotState) -> None:

@@ -111,10 +111,12 @@ class Supervisor:
 
     def _disobeyed(self, inputs: Inputs, now_ns: int) -> bool:
         """An estop is older than control has to obey it, and the wire does not show damping."""
-        obliged = self.latched is Stop.ESTOP and self._drove and inputs.report is not None
-        if not obliged or self.taken_over or now_ns - self._latched_ns < OBEY_WITHIN_NS:
+        report = inputs.report
+        obliged = self.latched is Stop.ESTOP and self._drove and not self.taken_over
+        if report is None or not obliged or now_ns - self._latched_ns < OBEY_WITHIN_NS:
             return False
-        return not (inputs.command_damping and inputs.command_age_s * 1e9 < OBEY_WITHIN_NS)
+        current = report.leaving or inputs.command_age_s * 1e9 < OBEY_WITHIN_NS
+        return not (inputs.command_damping and current)
 
     def _must_take_over(self, inputs: Inputs) -> bool:
         due = any(self.watches[key].active for key in TAKE_OVER)
