@@ -60,8 +60,12 @@ class Sample(NamedTuple):
     received_ns: int  # when it was taken, this machine's monotonic clock
 
 
+def interfaces() -> list[str]:
+    return [name for _, name in socket.if_nameindex()]
+
+
 def check_interface(name: str) -> None:
-    known = [interface for _, interface in socket.if_nameindex()]
+    known = interfaces()
     if name not in known:
         raise Refusal(f"network interface '{name}': there is none; there are: {', '.join(known)}")
 
@@ -163,10 +167,10 @@ class RawReader:
 
     def take(self) -> list[Sample]:
         """Everything that has come since the last call, oldest first."""
-        if self._closed:
-            return []
         taken = ddspy_take(self._reader_ref, _ANY, self._depth)
         if isinstance(taken, int):
+            if self._closed:
+                return []
             raise DDSException(taken, "while taking samples")
         now = time.monotonic_ns()
         return [Sample(data, info.source_timestamp, now) for data, info in taken if info.valid_data]
