@@ -24,10 +24,12 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={NAME: ["twin/assets/*.xml", "wire/*.json", "py.typed"]},
+    package_data={NAME: ["twin/assets/*.xml", "wire/*.json", "analysis/assets/*", "py.typed"]},
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
+        # Where `ros2 run` and launch_ros look; pip would put console scripts into bin/.
+        (f"lib/{NAME}", sorted(str(p.relative_to(ROOT)) for p in (ROOT / "scripts").iterdir())),
         *data_tree("launch"),
         *data_tree("config"),
         *data_tree("policies"),

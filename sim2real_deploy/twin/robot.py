@@ -125,6 +125,24 @@ class TwinRobot:
         self._measure_joints()
         self._slow_things()
 
+    def place(self, base: Vector, base_velocity: Vector, q: Vector, dq: Vector) -> None:
+        """Put it into a state of motion; `base` is x, y, z and w, x, y, z, velocities as MuJoCo's.
+
+        Where z is NaN the lowest foot stands on the floor below the trunk.
+        """
+        data = self.data
+        data.qpos[:_FREE], data.qvel[: _FREE - 1] = base, base_velocity
+        self._qpos[:], self._qvel[:] = q, dq
+        if np.isnan(base[2]):
+            data.qpos[2] = 0.0
+            mujoco.mj_kinematics(self.model, data)
+            feet = [self.model.geom(name) for name in self.robot.foot_names]
+            lowest = min(data.geom_xpos[foot.id][2] - foot.size[0] for foot in feet)
+            data.qpos[2] = self.floor.height(*base[:2]) - lowest
+        mujoco.mj_forward(self.model, data)
+        self.motors.position[:] = self._qpos
+        self._measure_joints()
+
     def now_ns(self) -> int:
         return self._now_ns
 

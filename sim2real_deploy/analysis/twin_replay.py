@@ -1,0 +1,148 @@
+"""The recorded commands into the twin: how fast simulation and recording part.
+
+Open loop, from one recorded state to the end; and in windows, each begun again from the recorded
+state, so that an error shows where it is made and not where it has grown to.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.analysis.recorded import LOW_CMD, LOW_STATE, Recorded, Series, gravity
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.twin.config import Imperfections
+from sim2real_deploy.twin.robot import TwinRobot, Vector
+
+ODOMETRY = "odom"
+HORIZONS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+JOINTS_APART = 0.1  # rad, rms over the joints
+TILT_APART = 5.0  # degrees
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Root mean square differences between twin and recording, by time since both were the same."""
+
+    seconds: Vector
+    joints: npt.NDArray[np.float64]  # rad, one column per joint
+    tilt: Vector  # degrees, between the two directions of gravity
+
+    def at(self, seconds: float) -> int:
+        return min(int(np.searchsorted(self.seconds, seconds)), len(self.seconds) - 1)
+
+    @property
+    def parted_after_s(self) -> float:
+        """When joints or trunk are first further apart than anyone would call the same."""
+        rms = np.sqrt(np.mean(self.joints**2, axis=1))
+        apart = (rms > JOINTS_APART) | (self.tilt > TILT_APART)
+        return float(self.seconds[np.argmax(apart)]) if apart.any() else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class TwinReplay:
+    start_s: float
+    seconds: float
+    windows: int
+    joint_names: tuple[str, ...]
+    open_loop: Errors
+    windowed: Errors
+
+
+class _Recording:
+    """States at the wire's rate, with the command that followed each."""
+
+    def __init__(self, recorded: Recorded, start_s: float, seconds: float) -> None:
+        for name in (LOW_STATE, LOW_CMD):
+            recorded.bag.require(name)
+        loaded = recorded.load((LOW_STATE, ODOMETRY))
+        states = loaded[LOW_STATE]
+        since = (states.log_ns - states.log_ns[0]) / 1e9
+        chosen = np.flatnonzero((since >= start_s) & (since < start_s + seconds))
+        if len(chosen) < 2:
+            raise Refusal(f"{recorded.bag.path}: has no states from {start_s:g} s on")
+        self.log_ns = states.log_ns[chosen]
+        self.q, self.dq = states["q"][chosen], states["dq"][chosen]
+        self.quaternion, self.rate = states["quaternion"][chosen], states["gyroscope"][chosen]
+        self.gravity = gravity(self.quaternion)
+        self.velocity = _velocities(loaded.get(ODOMETRY), self.log_ns)
+        self.commands = self._commands(recorded)
+
+    def _commands(self, recorded: Recorded) -> list[tuple[bytes, ...]]:
+        """Those that arrived between each state and the next: what the robot lived on."""
+        found: list[list[bytes]] = [[] for _ in self.log_ns]
+        topic = recorded.bag.require(LOW_CMD)
+        for message in recorded.bag.messages([topic]):
+            index = int(np.searchsorted(self.log_ns, message.log_ns, side="right")) - 1
+            if index >= 0 and message.log_ns <= self.log_ns[-1]:
+                found[index].append(message.data)
+        return [tuple(samples) for samples in found]
+
+    def place(self, twin: TwinRobot, index: int) -> None:
+        """The twin in the recorded state; place and height are not recorded, nor do they count."""
+        base = np.array([0.0, 0.0, np.nan, *self.quaternion[index]])
+        velocity = np.array([*self.velocity[index], *self.rate[index]])
+        velocity[:3] = _rotated(self.quaternion[index], velocity[:3])
+        twin.place(base, velocity, self.q[index], self.dq[index])
+
+
+def replay_in_twin(
+    recorded: Recorded,
+    imperfections: Imperfections,
+    *,
+    start_s: float = 0.0,
+    seconds: float = 60.0,
+    window_s: float = 1.0,
+) -> TwinReplay:
+    recording = _Recording(recorded, start_s, seconds)
+    twin = TwinRobot(recorded.robot, imperfections=imperfections)
+    rate = recorded.robot.wire.rate_hz
+    count = len(recording.log_ns)
+    steps = min(round(window_s * rate), count - 1)
+    starts = range(0, count - steps, steps)
+    joints, tilts = _run(twin, recording, 0, count - 1)
+    open_loop = Errors(np.arange(1, count) / rate, np.abs(joints), tilts)
+    runs = [_run(twin, recording, start, steps) for start in starts]
+    windowed = Errors(
+        np.arange(1, steps + 1) / rate,
+        np.sqrt(np.mean([joints**2 for joints, _ in runs], axis=0)),
+        np.sqrt(np.mean([tilts**2 for _, tilts in runs], axis=0)),
+    )
+    names = recorded.robot.joint_names
+    return TwinReplay(start_s, (count - 1) / rate, len(runs), names, open_loop, windowed)
+
+
+def _run(
+    twin: TwinRobot, recording: _Recording, start: int, steps: int
+) -> tuple[npt.NDArray[np.float64], Vector]:
+    """Differences of the joints, and of the tilt in degrees, after each wire period."""
+    twin.reset(0)
+    before = next((c for c in recording.commands[start::-1] if c), ())
+    if before:
+        twin.boards.receive(before[-1], twin.now_ns())
+    recording.place(twin, start)
+    q = np.empty((steps, twin.robot.joint_count))
+    quaternions = np.empty((steps, 4), np.float32)
+    for step in range(steps):
+        twin.exchange(recording.commands[start + step])
+        q[step] = twin.data.qpos[7:]
+        quaternions[step] = twin.data.qpos[3:7]
+    following = slice(start + 1, start + 1 + steps)
+    cosine = np.sum(gravity(quaternions) * recording.gravity[following], axis=1)
+    tilt = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
+    return q - recording.q[following], np.asarray(tilt, np.float64)
+
+
+def _velocities(odometry: Series | None, log_ns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """The trunk's velocity, body frame, at each state; rest where there is no odometry."""
+    if odometry is None:
+        return np.zeros((len(log_ns), 3))
+    axes = (odometry[f"twist.twist.linear.{axis}"] for axis in "xyz")
+    return np.stack([np.interp(log_ns, odometry.log_ns, values) for values in axes], axis=1)
+
+
+def _rotated(quaternion: npt.NDArray[Any], vector: Vector) -> Vector:
+    w, xyz = float(quaternion[0]), quaternion[1:].astype(np.float64)
+    turned = 2.0 * np.cross(xyz, vector)
+    return np.asarray(vector + w * turned + np.cross(xyz, turned))
