@@ -17,6 +17,7 @@ Vectors = npt.NDArray[np.float64]
 GRAVITY = 9.81
 LOAD_FROM, LOAD_FULL = 15.0, 40.0  # N: below the first a foot does not count, above the second full
 LEGS_TRUST_S = 0.03  # time constant with which the legs correct the accelerometer
+SLIPPING = 0.2  # m/s by which a foot disagrees with the rest before it counts for half
 LONGEST_STEP_S = 0.1
 _UNIT = np.eye(3)
 
@@ -96,7 +97,10 @@ class LegOdometry:
         turning = rate + np.einsum("lj,ljk->lk", speed, axes)  # of each foot, seen from the ground
         rolling = cross(turning, legs.foot_radius * up)
         moving = cross(rate, feet) + np.einsum("lj,ljk->lk", speed, columns)
-        return weight @ (rolling - moving) / total, total
+        each = rolling - moving
+        slip = np.linalg.norm(each - self.velocity, axis=1) / SLIPPING
+        weight = weight / (1.0 + slip * slip)
+        return weight @ each / weight.sum(), total
 
 
 def _solve(columns: Vectors, torque: Vectors) -> Vectors:

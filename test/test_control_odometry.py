@@ -1,0 +1,81 @@
+"""Leg odometry: the kinematics against the model, the velocity against the twin's truth."""
+
+import mujoco
+import numpy as np
+import pytest
+from policy_samples import make_state
+
+from sim2real_deploy.control.odometry import LegKinematics, LegOdometry, cross, rotate
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.model import BASE, build_model
+
+SPEC = load_robot("go2")
+
+
+def random_poses(count: int) -> np.ndarray:
+    return np.random.default_rng(0).uniform(
+        SPEC.position_low, SPEC.position_high, (count, SPEC.joint_count)
+    )
+
+
+def test_feet_are_where_the_model_has_them():
+    model = build_model(SPEC, Floor())
+    data = mujoco.MjData(model)
+    legs = LegKinematics(SPEC)
+    for q in random_poses(20):
+        data.qpos[3:7] = 1, 0, 0, 0
+        data.qpos[7:] = q
+        mujoco.mj_forward(model, data)
+        base = data.body(BASE).xpos
+        expected = [data.geom(leg.foot).xpos - base for leg in SPEC.legs.values()]
+        np.testing.assert_allclose(legs.solve(q[legs.index])[0], expected, atol=1e-6)
+
+
+def test_the_jacobian_is_the_slope_of_the_kinematics():
+    legs = LegKinematics(SPEC)
+    for q in random_poses(10):
+        angles = q[legs.index]
+        _, _, columns = legs.solve(angles)
+        for joint in range(angles.shape[1]):
+            nudge = np.zeros_like(angles)
+            nudge[:, joint] = 1e-6
+            slope = (legs.solve(angles + nudge)[0] - legs.solve(angles - nudge)[0]) / 2e-6
+            np.testing.assert_allclose(columns[:, joint], slope, atol=1e-6)
+
+
+def test_a_load_on_the_feet_is_found_in_the_torques():
+    legs = LegKinematics(SPEC)
+    _, _, columns = legs.solve(SPEC.stand_pose[legs.index].astype(float))
+    torque = np.zeros(SPEC.joint_count, np.float32)
+    torque[legs.index] = -columns @ np.array([0.0, 0.0, 37.0])
+    odometry = LegOdometry(SPEC)
+    odometry.update(make_state(SPEC, torque=torque))
+    np.testing.assert_allclose(odometry.loads, 37.0, rtol=1e-3)
+
+
+def test_without_ground_it_follows_the_accelerometer():
+    odometry = LegOdometry(SPEC)
+    for k in range(101):
+        push = np.array([2.0, 0, 9.81], np.float32)
+        odometry.update(make_state(SPEC, received_ns=k * 10_000_000, accelerometer=push))
+    np.testing.assert_allclose(odometry.velocity, [2.0, 0, 0], atol=1e-3)
+    np.testing.assert_allclose(odometry.position, [1.0, 0, 0], atol=0.02)
+
+
+def test_a_robot_without_lengths_has_no_leg_odometry():
+    legs = {name: leg.model_copy(update={"geometry": None}) for name, leg in SPEC.legs.items()}
+    assert LegOdometry.possible(SPEC)
+    assert not LegOdometry.possible(SPEC.model_copy(update={"legs": legs}))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cross_and_rotate_are_what_they_say(seed):
+    random = np.random.default_rng(seed)
+    a, b = random.standard_normal((2, 4, 3))
+    np.testing.assert_allclose(cross(a, b), np.cross(a, b))
+    quaternion = random.standard_normal(4)
+    quaternion /= np.linalg.norm(quaternion)
+    expected = np.zeros(3)
+    mujoco.mju_rotVecQuat(expected, a[0], quaternion)
+    np.testing.assert_allclose(rotate(quaternion, a[0]), expected, atol=1e-9)
