@@ -102,6 +102,7 @@ def test_before_the_first_heartbeat_nothing_may_start_and_nothing_is_latched() -
 def test_control_stops_itself_when_the_heartbeat_is_gone() -> None:
     control, supervisor = pair()
     control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    control.answer(REPORT)
     assert control.verdict(HEARTBEAT_TIMEOUT_NS) == CLEAR
     gone = control.verdict(HEARTBEAT_TIMEOUT_NS + 1)
     assert (gone.stop, gone.may_start, gone.healthy) == (Stop.ESTOP, False, False)
@@ -109,12 +110,47 @@ def test_control_stops_itself_when_the_heartbeat_is_gone() -> None:
     assert HEARTBEAT_TIMEOUT_NS <= 90 * MS
 
 
-def test_the_gap_is_latched_even_when_the_supervisor_comes_back_before_it_was_looked_at() -> None:
+@pytest.mark.parametrize("moving", [True, False])
+def test_a_gap_is_latched_when_the_robot_moved_in_it(moving: bool) -> None:
     control, supervisor = pair()
     control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    control.answer(replace(REPORT, damping=not moving))
+    assert control.verdict(100 * MS) == Verdict(
+        Stop.ESTOP, 1.0, False, False, "supervisor silent for over 80 ms"
+    )
     control.hear(supervisor.heartbeat(CLEAR, 0, 6, 200 * MS), 200 * MS)
     back = control.verdict(200 * MS)
-    assert (back.stop, back.healthy, back.may_start) == (Stop.ESTOP, True, False)
+    assert (back.stop, back.healthy) == (Stop.ESTOP if moving else Stop.NONE, True)
+    assert back.may_start is not moving
+
+
+def test_a_gap_counts_even_when_it_was_not_looked_at() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    control.answer(REPORT)
+    control.hear(supervisor.heartbeat(CLEAR, 0, 6, 200 * MS), 200 * MS)
+    assert control.verdict(200 * MS).stop is Stop.ESTOP
+
+
+def test_what_was_left_in_the_socket_is_no_heartbeat() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), HEARTBEAT_TIMEOUT_NS + 1)
+    assert control.verdict(HEARTBEAT_TIMEOUT_NS + 1).stop is Stop.NONE
+    assert control.rejected == 1
+    control.hear(supervisor.heartbeat(CLEAR, 0, 6, 0), HEARTBEAT_TIMEOUT_NS)
+    assert control.verdict(HEARTBEAT_TIMEOUT_NS) == CLEAR
+
+
+def test_orders_outlive_a_gap_in_which_nothing_moved() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(SIT, 0, 5, 0), 0)
+    control.answer(replace(REPORT, damping=True))
+    gone = control.verdict(200 * MS)
+    assert (gone.stop, gone.reason) == (Stop.ESTOP, "supervisor silent for over 80 ms")
+    control.hear(supervisor.heartbeat(CLEAR, 0, 6, 200 * MS), 200 * MS)
+    assert control.verdict(200 * MS).reason == "motor hot"
+    control.hear(supervisor.heartbeat(ESTOP, 0, 7, 210 * MS), 210 * MS)
+    assert control.verdict(400 * MS).reason == "fell over"
 
 
 def test_only_a_reset_in_the_same_session_clears_the_latch() -> None:

@@ -170,6 +170,7 @@ class ControlSide:
         self._timeout_ns = timeout_ns
         self._last: Heartbeat | None = None
         self._answered = True
+        self._driving = False  # by control's last report
         self._latched = Stop.NONE
         self._reason = ""
         self.rejected = 0  # datagrams that were no valid heartbeat
@@ -177,8 +178,7 @@ class ControlSide:
     def hear(self, datagram: bytes, now_ns: int) -> None:
         """Take one datagram in; what is malformed, old or from the future is only counted."""
         heartbeat = Heartbeat.unpack(datagram)
-        newest_ns = now_ns + HEARTBEAT_PERIOD_NS  # the tick may have read its clock before
-        if heartbeat is None or heartbeat.sent_ns > newest_ns or self._is_old(heartbeat):
+        if heartbeat is None or self._is_old(heartbeat) or not self._is_fresh(heartbeat, now_ns):
             self.rejected += 1
             return
         last = self._last
@@ -194,15 +194,15 @@ class ControlSide:
         last = self._last
         if last is None:
             return Verdict(Stop.NONE, 1.0, False, False, "no heartbeat from the supervisor yet")
-        age_ns = now_ns - last.sent_ns
-        healthy = age_ns <= self._timeout_ns
-        if not healthy:
-            self._latch(
-                Stop.ESTOP, f"supervisor silent for over {self._timeout_ns // 1_000_000} ms"
-            )
+        if now_ns - last.sent_ns > self._timeout_ns:
+            reason = f"supervisor silent for over {self._timeout_ns // 1_000_000} ms"
+            if self._driving:  # else nothing moved: a reset is not needed, but nothing may move
+                self._latch(Stop.ESTOP, reason)
+            reason = self._reason if self._latched is Stop.ESTOP else reason
+            return Verdict(Stop.ESTOP, last.torque_fraction, False, False, reason)
         if self._latched:
-            return Verdict(self._latched, last.torque_fraction, False, healthy, self._reason)
-        return Verdict(Stop.NONE, last.torque_fraction, last.may_start, healthy, last.reason)
+            return Verdict(self._latched, last.torque_fraction, False, True, self._reason)
+        return Verdict(Stop.NONE, last.torque_fraction, last.may_start, True, last.reason)
 
     @property
     def supervisor(self) -> str:
@@ -211,6 +211,7 @@ class ControlSide:
 
     def answer(self, report: Report) -> bytes | None:
         """The datagram that answers the newest heartbeat, once; a farewell may come any time."""
+        self._driving = not report.damping
         if self._last is None or (self._answered and not report.leaving):
             return None
         self._answered = True
@@ -223,6 +224,11 @@ class ControlSide:
             and last.session == heartbeat.session
             and heartbeat.sequence <= last.sequence
         )
+
+    def _is_fresh(self, heartbeat: Heartbeat, now_ns: int) -> bool:
+        """Neither left over in the socket from before, nor from the future."""
+        ahead_ns = HEARTBEAT_PERIOD_NS  # the tick may have read its clock before it was sent
+        return now_ns - self._timeout_ns <= heartbeat.sent_ns <= now_ns + ahead_ns
 
     def _latch(self, stop: Stop, reason: str) -> None:
         if stop > self._latched:
