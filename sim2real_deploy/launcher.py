@@ -17,9 +17,9 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
+from sim2real_deploy import stop_order
 from sim2real_deploy.bringup import Process, Value
 
-LAUNCHER_PID = "SIM2REAL_LAUNCHER_PID"
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
 STATUS = "\r"  # a line that begins so replaces the one before it, on a terminal
 STOP_PATIENCE_S = 15.0  # sitting down and damping takes a few seconds
@@ -67,7 +67,6 @@ class Launcher:
             **os.environ,
             **(environment or {}),
             "PYTHONUNBUFFERED": "1",
-            LAUNCHER_PID: str(os.getpid()),
         }
         self._running: list[_Running] = []
         self._respawn_at: dict[str, float] = {}
@@ -100,10 +99,11 @@ class Launcher:
         return exit_code if exit_code >= 0 else 128 - exit_code
 
     def _start(self, process: Process) -> None:
-        colour = COLOURS[len(self._running) % len(COLOURS)]
+        index = self._processes.index(process)
+        colour = COLOURS[index % len(COLOURS)]
         popen = subprocess.Popen(
             command_line(process, self._namespace, self._params_file),
-            env=self._environment,
+            env=self._environment | stop_order.environment(index, len(self._processes)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -159,7 +159,8 @@ class Launcher:
                 self._say(name, colour, line.strip(STATUS + "\n"))
 
     def _say(self, name: str, colour: str, line: str) -> None:
-        self._console.print(Text.assemble((f"{name:>18} ", colour), Text.from_ansi(line)))
+        text = Text.assemble((f"{name:>18} ", colour), Text.from_ansi(line))
+        self._console.print(text, soft_wrap=True)
 
 
 def _ros_value(value: Value) -> str:

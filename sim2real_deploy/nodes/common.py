@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -23,12 +24,13 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.launcher import LAUNCHER_PID
+from sim2real_deploy.stop_order import LAUNCHER_PID, Place
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 SENSOR = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+CLOSING_S = 2.0  # a signal that comes again sooner is the same wish, sent twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class Stop:
     def __init__(self) -> None:
         self.event = threading.Event()
         self.exit_code = 0
+        self.signalled = False  # from outside, so perhaps to every process of the bring-up
         self._wake: list[Callable[[], None]] = []
 
     def on_request(self, action: Callable[[], None]) -> None:
@@ -113,6 +116,7 @@ def run(build: Callable[[Stop], Sequence[Node]]) -> NoReturn:
     stop = Stop()
     _watch_signals(stop)
     _end_with_launcher()
+    place = Place()
     try:
         rclpy.init(args=sys.argv, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:
@@ -126,6 +130,8 @@ def run(build: Callable[[Stop], Sequence[Node]]) -> NoReturn:
             executor.add_node(node)
         while not stop.event.is_set():
             executor.spin_once(timeout_sec=0.5)
+        if stop.signalled:
+            place.wait_turn()
     except Refusal as refusal:
         print(refusal, file=sys.stderr, flush=True)
         stop.exit_code = 2
@@ -136,6 +142,7 @@ def run(build: Callable[[Stop], Sequence[Node]]) -> NoReturn:
                 close()
             node.destroy_node()
         rclpy.try_shutdown()
+        place.leave()
     sys.exit(stop.exit_code)
 
 
@@ -154,9 +161,12 @@ def _watch_signals(stop: Stop) -> None:
     def watch() -> None:
         with write_end:
             read_end.recv(1)
+            stop.signalled = True
             stop.request()
-            read_end.recv(1)  # asked twice: something hangs on the way out
-            os._exit(1)
+            asked = time.monotonic()
+            while read_end.recv(1):
+                if time.monotonic() - asked > CLOSING_S:  # something hangs on the way out
+                    os._exit(1)
 
     threading.Thread(target=watch, name="signals", daemon=True).start()
 
