@@ -10,7 +10,7 @@ from cyclonedds.topic import Topic
 from wire_support import free_domain, golden
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.wire import channels, vendor
+from sim2real_deploy.wire import announced, channels, vendor
 from sim2real_deploy.wire.channels import Kind, Participant
 
 STATE = "unitree_go::msg::dds_::LowState_"
@@ -72,12 +72,12 @@ def test_the_kinds_do_not_meet_and_one_participant_may_open_both(
         assert [got.data for got in reader.take()] == [sample]
 
 
-@pytest.mark.parametrize("type_name", list(channels._announcements()["native"]))
+@pytest.mark.parametrize("type_name", list(announced.announcements()["native"]))
 def test_native_announces_what_the_sdk_on_this_binding_does(type_name: str) -> None:
     idl = vendor.idl(type_name).__idl__
     idl.populate()
     idl.fill_type_data()
-    ours = channels._announced_type(type_name, "native").__idl__
+    ours = announced.announced_type(type_name, "native").__idl__
     assert ours._xt_bytedata == idl._xt_bytedata
     for name in ("idl_transformed_typename", "keyless", "supported_versions", "data_type_props"):
         assert getattr(ours, name) == getattr(idl, name), name

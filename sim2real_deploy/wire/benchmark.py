@@ -10,7 +10,7 @@ import struct
 import time
 import timeit
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -264,26 +264,5 @@ def _send_vendors(domain: int, count: int) -> None:
 
 def _standing(robot: RobotSpec) -> RobotState:
     """A state like any the robot sends."""
-    zero = np.zeros(robot.joint_count, np.float32)
-    return RobotState(
-        received_ns=0,
-        tick=0,
-        quaternion=np.array([1, 0, 0, 0], np.float32),
-        gyroscope=np.zeros(3, np.float32),
-        accelerometer=np.array([0, 0, 9.81], np.float32),
-        q=robot.stand_pose,
-        dq=zero,
-        ddq=zero,
-        torque=zero,
-        temperature=np.full(robot.joint_count, 40, np.uint8),
-        lost=np.zeros(robot.joint_count, np.uint32),
-        foot_force=np.full(4, 30, np.int16),
-        battery_percent=80,
-        battery_current_ma=-1000,
-        cell_millivolts=np.full(15, 3800, np.uint16),
-        voltage=29.0,
-        current=1.0,
-        imu_temperature=45,
-        remote=bytes(REMOTE_BYTES),
-        raw=b"",
-    )
+    blank = b"\x00\x01".ljust(GO_LOW_STATE.size, b"\0")
+    return replace(StateDecoder(robot).decode(blank, 0), q=robot.stand_pose)

@@ -1,19 +1,10 @@
-"""DDS topics as raw bytes: no codec between the network and whoever waits.
+"""DDS topics as raw bytes: no codec between the network and whoever waits."""
 
-An endpoint announces its type in one of two ways. "robot" is byte for byte what Cyclone DDS
-0.10.2 and the vendor's SDK announce, and what the robot accepts; "native" is what the installed
-binding would say, for an SDK on the same newer binding. Neither matches the other.
-"""
-
-import json
 import os
 import socket
 import threading
 import time
-from functools import cache
-from importlib import resources
-from types import SimpleNamespace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from cyclonedds._clayer import ddspy_take, ddspy_write
 from cyclonedds.builtin import (
@@ -37,9 +28,10 @@ from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.wire.announced import Kind, announced_type
 from sim2real_deploy.wire.link import Writer
 
-Kind = Literal["robot", "native"]
+__all__ = ["Kind", "Participant", "RawReader", "RawWriter", "Sample", "interfaces"]
 
 _CONFIG = """<CycloneDDS><Domain Id="any">
 <General><Interfaces>
@@ -78,29 +70,6 @@ def check_middleware() -> None:
             "the process that talks to the robot, and the two break each other; "
             "set RMW_IMPLEMENTATION=rmw_fastrtps_cpp (it still talks to every ROS node)"
         )
-
-
-@cache
-def _announcements() -> dict[str, dict[str, list[str]]]:
-    text = resources.files(__package__).joinpath("typeinfo.json").read_text(encoding="utf-8")
-    content: dict[str, dict[str, list[str]]] = json.loads(text)
-    return content
-
-
-@cache
-def _announced_type(type_name: str, kind: Kind) -> Any:
-    """What cyclonedds wants of an IDL class to make a topic, with the announcement ready made."""
-    information, mapping = (bytes.fromhex(part) for part in _announcements()[kind][type_name])
-    idl = SimpleNamespace(
-        idl_transformed_typename=type_name,
-        keyless=True,
-        supported_versions=5,  # XCDR 1 and 2, as any type without optional members
-        data_type_props=0,
-        _xt_bytedata=(information, mapping),
-        populate=lambda: None,
-        fill_type_data=lambda: None,
-    )
-    return SimpleNamespace(__idl__=idl, __idl_typename__=type_name)
 
 
 class _Domains:
@@ -236,7 +205,7 @@ class Participant:
         return RawWriter(self._participant, self._topic(topic, type_name, kind))
 
     def _topic(self, topic: str, type_name: str, kind: Kind) -> Topic[Any]:
-        return Topic(self._participant, topic, _announced_type(type_name, kind))
+        return Topic(self._participant, topic, announced_type(type_name, kind))
 
     def other_writers(self, topic: str) -> tuple[Writer, ...]:
         """Everyone but this participant who can write a topic now, as discovery tells it."""

@@ -6,6 +6,7 @@ that a call allocates next to nothing: one instance per thread.
 
 import enum
 import math
+import struct
 
 import fastcrc
 import numpy as np
@@ -45,18 +46,20 @@ class _Checksum:
 
 
 class _Finite:
-    """Whether the floats at some places of a sample are all finite."""
+    """Whether the float32 at some places of a sample are all finite.
+
+    Their sum in double precision cannot overflow, so it is finite when all of them are.
+    """
 
     def __init__(self, places: list[slice]) -> None:
-        self._places = np.concatenate([np.r_[place] for place in places])
-        self._values = np.empty(len(self._places), np.float32)
-        self._marks = bytearray(len(self._places))
-        self._finite = np.frombuffer(self._marks, np.bool_)
+        form, at = "<", 0
+        for word in np.sort(np.concatenate([np.r_[place] for place in places])):
+            form += f"{4 * word - at}xf"
+            at = 4 * word + 4
+        self._unpack = struct.Struct(form).unpack_from
 
-    def __call__(self, floats: Floats) -> bool:
-        floats.take(self._places, out=self._values, mode="clip")
-        np.isfinite(self._values, out=self._finite)
-        return 0 not in self._marks  # faster than the array's own all()
+    def __call__(self, sample: bytes | memoryview) -> bool:
+        return math.isfinite(sum(self._unpack(sample)))
 
 
 class _Decoder:
@@ -72,7 +75,7 @@ class _Decoder:
             return Flaw.LENGTH
         if self._checksum(np.frombuffer(sample, np.uint8)) != int.from_bytes(sample[-4:], "little"):
             return Flaw.CRC
-        return None if self._finite(np.frombuffer(sample, np.float32)) else Flaw.NOT_FINITE
+        return None if self._finite(sample) else Flaw.NOT_FINITE
 
 
 class StateDecoder(_Decoder):
@@ -177,6 +180,7 @@ class _Encoder:
     def __init__(self, layout: Layout) -> None:
         self._bytes = np.zeros(layout.size, np.uint8)
         self._bytes[1] = 1  # plain little-endian CDR
+        self._buffer = self._bytes.data
         self._floats = self._bytes.view(np.float32)
         self._fields = self._bytes.view(layout.dtype)  # of length one, so that each is a view
         self._crc = self._fields["crc"]
@@ -218,7 +222,7 @@ class CommandEncoder(_Encoder):
         self._tau[:] = command.torque
         self._kp[:] = command.kp
         self._kd[:] = command.kd
-        if not self._finite(self._floats):
+        if not self._finite(self._buffer):
             raise ValueError("a joint command holds a value that is not finite")
         return self._finish()
 
