@@ -9,7 +9,7 @@ import os
 import sys
 
 FIFO_PRIORITY = 60  # above ordinary work, below the kernel's own threads
-SERVICE_PRIORITY = 30  # for what serves the loops: network threads, a stop's service
+SERVICE_PRIORITY = 30  # of the other threads of a loop's process
 SWITCH_INTERVAL_S = 0.0002  # how long another Python thread may keep the loop waiting; default 5 ms
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 
@@ -30,6 +30,12 @@ def lock_memory() -> str:
     return f"memory is not locked: {os.strerror(ctypes.get_errno())} (ulimit -l unlimited)"
 
 
+def prefer_this_process() -> None:
+    """Before any thread is made: all inherit it. A thread that the scheduler takes off the
+    processor while it holds the interpreter lock would hold the loop up, whatever its priority."""
+    prefer_this_thread(SERVICE_PRIORITY)
+
+
 def prefer_this_thread(priority: int = FIFO_PRIORITY) -> str:
     """SCHED_FIFO for the calling thread and those it makes. Why it is not allowed, else ""."""
     try:
@@ -37,8 +43,3 @@ def prefer_this_thread(priority: int = FIFO_PRIORITY) -> str:
     except OSError as error:
         return f"no real-time priority: {error.strerror} (ulimit -r {FIFO_PRIORITY})"
     return ""
-
-
-def stop_preferring_this_thread() -> None:
-    """For slow work in a process whose threads are preferred by default."""
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

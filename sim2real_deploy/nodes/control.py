@@ -185,6 +185,7 @@ def build(stop: Stop) -> Sequence[Node]:
 
 
 def main() -> None:
+    realtime.prefer_this_process()
     run(build)
 
 

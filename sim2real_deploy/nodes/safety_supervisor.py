@@ -20,11 +20,7 @@ from rclpy.qos import QoSProfile
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sim2real_deploy.control.realtime import (
-    SERVICE_PRIORITY,
-    prefer_this_thread,
-    stop_preferring_this_thread,
-)
+from sim2real_deploy.control.realtime import prefer_this_process
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import LATCHED, WIRE, Parameter, declare, run
 from sim2real_deploy.nodes.common import Stop as ProcessEnd
@@ -222,7 +218,6 @@ class SafetySupervisor(Node):
 
     def _look_around(self) -> None:
         """The slow thread: what takes its time must not take the loop's."""
-        stop_preferring_this_thread()
         due = 0.0
         while not self._leaving.wait(LOOK_AROUND_S):
             report = self.loop.chain.report
@@ -271,5 +266,5 @@ def build(end: ProcessEnd) -> Sequence[Node]:
 
 
 if __name__ == "__main__":
-    prefer_this_thread(SERVICE_PRIORITY)  # the threads of DDS and of the services inherit it
+    prefer_this_process()
     run(build)

@@ -13,7 +13,7 @@ from rclpy.node import Node
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sim2real_deploy.control.realtime import calm_interpreter
+from sim2real_deploy.control.realtime import calm_interpreter, prefer_this_process
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import LATCHED, SENSOR, WIRE, Parameter, Stop, declare, run
 from sim2real_deploy.robots import load_robot
@@ -146,4 +146,5 @@ def build(stop: Stop) -> Sequence[Node]:
 
 
 if __name__ == "__main__":
+    prefer_this_process()
     run(build)
