@@ -200,7 +200,8 @@ def _states_in_order(recorded: Recorded, steps: Steps) -> Iterator[tuple[int, Ro
     for chunk in recorded.bag.chunks([topic]):
         good = [message.data for message in chunk if len(message.data) == layout.size]
         ticks = np.frombuffer(b"".join(good), layout.dtype)["tick"].astype(np.int64)
-        for index in np.flatnonzero(np.isin(ticks, wanted)).tolist():
+        nearest = np.minimum(np.searchsorted(wanted, ticks), len(wanted) - 1)
+        for index in np.flatnonzero(wanted[nearest] == ticks).tolist():
             samples.setdefault(int(ticks[index]), good[index])
     decoder = StateDecoder(recorded.robot)
     for index, tick in enumerate(steps.state_tick.tolist()):

@@ -22,7 +22,9 @@ from sim2real_deploy.errors import Refusal
 
 MAGIC = b"\x89MCAP0\r\n"
 _HEAD = struct.Struct("<BQ")  # opcode, length
-_MESSAGE = struct.Struct("<BQHIQQ")  # opcode, length, channel, sequence, log time, publish time
+_MESSAGE_HEAD = struct.Struct("<BQH")  # opcode, length, channel
+_MESSAGE_TIMES = struct.Struct("<IQQ")  # sequence, log time, publish time
+_MESSAGE_FIELDS = 2 + _MESSAGE_TIMES.size
 _CHUNK = struct.Struct("<QQQII")  # start, end, size, CRC, length of the compression's name
 
 
@@ -139,22 +141,26 @@ class McapFile:
 
     def _messages_of(self, data: bytes, names: frozenset[str] | None) -> list[Message]:
         messages: list[Message] = []
-        topics = self.contents.topics
+        wanted = self._wanted(names)
+        head, times = _MESSAGE_HEAD.unpack_from, _MESSAGE_TIMES.unpack_from
         at, size = 0, len(data)
         while at < size:
-            if data[at] == Opcode.MESSAGE:
-                _, length, channel, sequence, log_ns, publish_ns = _MESSAGE.unpack_from(data, at)
-                after = at + _HEAD.size + length
-                topic = topics.get(channel)
-                if topic is not None and (names is None or topic.name in names):
-                    body = data[at + _MESSAGE.size : after]
-                    messages.append(Message(log_ns, topic.name, publish_ns, sequence, body))
+            opcode, length, channel = head(data, at)
+            body, at = at + _HEAD.size, at + _HEAD.size + length
+            if opcode == Opcode.MESSAGE:
+                name = wanted.get(channel)
+                if name is not None:
+                    sequence, log_ns, publish_ns = times(data, body + 2)
+                    content = data[body + _MESSAGE_FIELDS : at]
+                    messages.append(Message(log_ns, name, publish_ns, sequence, content))
             else:
-                opcode, length = _HEAD.unpack_from(data, at)
-                after = at + _HEAD.size + length
-                self._describe(opcode, data, at + _HEAD.size, after)
-            at = after
+                self._describe(opcode, data, body, at)
+                wanted = self._wanted(names)
         return messages
+
+    def _wanted(self, names: frozenset[str] | None) -> dict[int, str]:
+        topics = self.contents.topics.items()
+        return {id: topic.name for id, topic in topics if names is None or topic.name in names}
 
 
 def _topic(channel: Channel, schema: Schema) -> Topic:
