@@ -29,7 +29,7 @@ STAGE = "field"  # all the speed that a policy was trained for
 STAND_UP_S = 6.0  # the longest it may take
 SEEN_EVERY = 10  # ticks of the wire between two looks at what really happens
 SETTLE_S = 3.0  # after the command is given, before anything is judged
-FALLEN_HEIGHT, FALLEN_TILT = 0.15, 1.0
+FALLEN_HEIGHT, FALLEN_TILT = 0.5, 1.0  # of the height it stands at; rad
 PUSH_S = 0.05  # short: a kick, not a shove
 
 
@@ -104,6 +104,7 @@ class Drive:
         self.controller.velocity.offer(*velocity, self.link.now_ns())
 
     def stand_and_walk(self) -> None:
+        """Up and into the policy's hands; where there is a hoist, until it is off."""
         self.tick()
         for event, reached in ((Event.STAND, Mode.STANDING), (Event.WALK, Mode.WALKING)):
             decision = self.controller.request(event, self.link.now_ns())
@@ -115,6 +116,11 @@ class Drive:
                 self.tick()
             else:
                 raise Refusal(f"the twin did not come to {reached.words}: {self.controller.reason}")
+        for _ in range(round(STAND_UP_S / self._period)):
+            if self.twin.hoist is None or not self.twin.hoist.on:
+                return
+            self.tick()
+        raise Refusal("the twin does not stand by itself: it leans into its hoist")
 
 
 class Judge:
@@ -155,7 +161,8 @@ class Judge:
 
     def _fallen(self, truth: Truth) -> bool:
         ground = float(self.twin.floor.height(*truth.position[:2]))
-        return bool(truth.position[2] - ground < FALLEN_HEIGHT or tilt(truth) > FALLEN_TILT)
+        low = truth.position[2] - ground < FALLEN_HEIGHT * self.drive.spec.base_height
+        return bool(low or tilt(truth) > FALLEN_TILT)
 
     def _judge(self, truths: list[Truth], torque: float, fell: bool) -> Result:
         judged = truths[round(SETTLE_S * self.rate_hz) :] or truths

@@ -112,6 +112,7 @@ class RobotSpec(Strict):
     wire: Wire
     joints: tuple[Joint, ...]
     legs: dict[str, Leg]
+    joint_orders: dict[str, tuple[str, ...]] = Field(default_factory=dict)  # of known policies
     temperature: Temperature
     battery: Battery
     sources: dict[str, str]  # where each group of facts comes from
@@ -133,6 +134,9 @@ class RobotSpec(Strict):
             for name in part.joints:
                 if name not in names:
                     raise ValueError(f"legs.{leg}.joints: there is no joint '{name}'")
+        for order, joints in self.joint_orders.items():
+            if sorted(joints) != sorted(names):
+                raise ValueError(f"joint_orders.{order}: must name every joint once")
         for group in ("joints", "legs", "wire", "temperature", "battery"):
             if not self.sources.get(group):
                 raise ValueError(f"sources.{group}: every group of facts names its source")

@@ -122,6 +122,8 @@ def _return_states(graph: Any, count: int, path: Path) -> None:
         raise Refusal(f"{path}: keeps a state in a way that cannot be followed")
     for name in inputs:
         graph.registerOutput(written[name])
+    if inputs:
+        graph.makeMultiOutputIntoTuple()
     torch._C._jit_pass_dce(graph)
 
 

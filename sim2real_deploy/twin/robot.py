@@ -20,8 +20,9 @@ from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.disturbances import Disturbances, Push, Slip
 from sim2real_deploy.twin.faults import Fault, Faults
 from sim2real_deploy.twin.floors import FLOOR_GEOM, Floor
+from sim2real_deploy.twin.hoist import Hoist
 from sim2real_deploy.twin.message import StateMessage
-from sim2real_deploy.twin.model import BASE, build_model
+from sim2real_deploy.twin.model import BASE, build_spec
 from sim2real_deploy.twin.motors import Motors
 from sim2real_deploy.twin.sensors import Encoders, Imu
 from sim2real_deploy.twin.sport import SportMode
@@ -82,14 +83,17 @@ class TwinRobot:
         self._substeps = max(1, round(1 / (robot.wire.rate_hz * timestep)))
         self._period = 1 / robot.wire.rate_hz
         self._timestep = self._period / self._substeps
-        self.model = build_model(
+        spec = build_spec(
             robot, self.floor, timestep=self._timestep, lag=self.imperfections.motors.lag
         )
+        Hoist.add(spec, robot.base_height + float(self.floor.height(0.0, 0.0)))
+        self.model = spec.compile()
         self.data = mujoco.MjData(self.model)
         base = self.model.body(BASE).id
         names = [self.model.geom(i).name for i in range(self.model.ngeom)]
         floor_geoms = np.array([i for i, n in enumerate(names) if n.startswith(FLOOR_GEOM)])
         self.disturbances = Disturbances(self.model, self.data, base, floor_geoms)
+        self.hoist = Hoist.of(self.model, self.data, base)
         self._geom_names = names
         self._message = StateMessage(robot)
         self._qpos, self._qvel = self.data.qpos[_FREE:], self.data.qvel[_FREE - 1 :]
@@ -106,6 +110,8 @@ class TwinRobot:
         errors = self.imperfections
         streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(5)]
         self.disturbances.clear()
+        if self.hoist is not None:
+            self.hoist.hang_up()
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:] = self._found
         mujoco.mj_forward(self.model, self.data)
@@ -165,6 +171,8 @@ class TwinRobot:
                 self.motors.weaken(self.boards.command)
         self.boards.watch(now)
         self.disturbances.update(now)
+        if self.hoist is not None:
+            self.hoist.update(now)
         self.motors.bound()
         self.encoders.draw()
         for _ in range(self._substeps):
@@ -289,11 +297,13 @@ class TwinRobot:
                 self._message.slow.lost[self.robot.joint_names.index(fault.joint or "")] += 1
 
     def _lie_down(self) -> Vector:
-        """How the robot is found: at rest on its belly, legs folded."""
+        """How the robot is found: at rest on its belly or on its hoist, legs folded."""
         data, pose = self.data, self.robot.sit_pose
         tilt = -self.floor.slope if self.floor.kind == "slope" else 0.0
         data.qpos[3:7] = np.cos(tilt / 2), 0, np.sin(tilt / 2), 0
         data.qpos[2] = 0.15 + self.floor.height(0.0, 0.0)
+        if self.hoist is not None:
+            data.qpos[2] = self.hoist.hanging_height
         self._qpos[:] = pose
         for _ in range(_SETTLE_STEPS):
             data.ctrl[:] = self.robot.kp * (pose - self._qpos) - self.robot.kd * self._qvel
