@@ -70,7 +70,6 @@ class Drawn:
             "joint_friction": joints,
             "armature": joints,
             "joint_offset": joints,
-            "motor_strength": joints,
             "kp": joints,
             "kd": joints,
             "gravity_tilt": 2,

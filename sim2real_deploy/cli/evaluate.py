@@ -1,0 +1,37 @@
+"""`sim2real evaluate`: a policy in the imperfect twin, judged."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim2real_deploy.cli import app
+
+
+@app.command("evaluate")
+def evaluate_command(
+    policy: Annotated[str, typer.Argument(help="A name in policies/, or a bundle's folder.")],
+    robot: Annotated[str, typer.Option(help="A name in config/robots.")] = "go2",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each trial.")] = 20,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    json: Annotated[Path | None, typer.Option(help="Write figures and checks here.")] = None,
+    table: Annotated[Path | None, typer.Option(help="Write a Markdown table here.")] = None,
+) -> None:
+    """Walk every command, pushed and under worse conditions, over many seeds; judge the result."""
+    from rich.progress import track
+
+    from sim2real_deploy import checks
+    from sim2real_deploy.evaluation import walking
+    from sim2real_deploy.policy.bundle import bundle_folder
+
+    folder = bundle_folder(policy)
+    running = walking.evaluate(folder, robot, seeds, workers)
+    rows = list(track(running, "trials", total=len(walking.TRIALS)))
+    judged = walking.judge(rows)
+    checks.print_table(f"{folder.name}, {seeds} seeds", judged)
+    if json:
+        checks.write_json(json, "evaluate", judged, {"rows": [asdict(row) for row in rows]})
+    if table:
+        table.write_text(walking.markdown(rows), encoding="utf-8")
+    raise typer.Exit(checks.exit_code(judged))
