@@ -33,6 +33,7 @@ class ControlLoop:
         self.misses = 0
         self._requests: deque[tuple[Event, Future[Decision]]] = deque()
         self._last_ns: int | None = None
+        self._not_finite = link.counters.not_finite
         self._due_ns = link.now_ns() + controller.period_ns
 
     def request(self, event: Event) -> Decision:
@@ -67,6 +68,9 @@ class ControlLoop:
         """Answer first; everything that can wait comes after the command is out."""
         start = time.perf_counter_ns()
         controller, supervision = self.controller, self.supervision
+        if self.link.counters.not_finite != self._not_finite:
+            self._not_finite = self.link.counters.not_finite
+            controller.fail("the robot's state holds NaN or infinity", now_ns)
         command = controller.step(state, now_ns, supervision.verdict(now_ns))
         write_ns = 0
         if command is not None:
