@@ -189,7 +189,7 @@ class Environment:
         target = self.default + control.action_scale * self._actions[0]
         self._targets[:, 1:] = self._targets[:, :-1]
         self._targets[:, 0] = target - self.drawn["joint_offset"]
-        self._advance()
+        self.advance()
         snapshot = self._snapshot()
         reward = self._reward(snapshot)
         fell = self._fallen(snapshot)
@@ -206,7 +206,8 @@ class Environment:
         observation, privileged = self.observe()
         return Outcome(observation, privileged, reward, fell, timed_out)
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
+        """One control step of physics towards the targets in force."""
         substeps, joints = self.config.control.substeps, len(self.default)
         late = self._delay[:, None] - np.arange(substeps)
         age = np.clip(-(-late // substeps), 0, self._oldest)

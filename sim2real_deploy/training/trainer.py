@@ -131,6 +131,39 @@ def make_learner(config: TrainingConfig, environment: Environment) -> Learner:
     )
 
 
+class Collector:
+    """Fills a batch with what the policy meets in its environments, from where it last was."""
+
+    def __init__(self, config: TrainingConfig, environment: Environment, learner: Learner):
+        ppo = config.ppo
+        self.ppo, self.environment, self.learner = ppo, environment, learner
+        self._observation, self._privileged = map(torch.from_numpy, environment.start())
+        sizes = self._observation.shape[1], self._privileged.shape[1], len(environment.robot.joints)
+        self.batch = Batch.empty(ppo.steps, ppo.environments, *sizes)
+        self.last_value = torch.zeros(ppo.environments)
+
+    def collect(self) -> None:
+        batch, learner = self.batch, self.learner
+        with torch.inference_mode():
+            for step in range(self.ppo.steps):
+                action, log_probability, mean = learner.actor.sample(self._observation)
+                value = learner.value(self._privileged)
+                batch.observation[step] = self._observation
+                batch.privileged[step] = self._privileged
+                batch.action[step] = action
+                batch.mean[step] = mean
+                batch.log_probability[step] = log_probability
+                batch.value[step] = value
+                outcome = self.environment.step(action.numpy())
+                # An episode cut short by time would have gone on: its future is worth `value`.
+                late = torch.from_numpy(outcome.timed_out) * self.ppo.gamma * value
+                batch.reward[step] = torch.from_numpy(outcome.reward) + late
+                batch.ended[step] = torch.from_numpy(outcome.fell | outcome.timed_out)
+                self._observation = torch.from_numpy(outcome.observation)
+                self._privileged = torch.from_numpy(outcome.privileged)
+            self.last_value = learner.value(self._privileged)
+
+
 class Worker:
     """One rank: its environments, its copy of the networks."""
 
@@ -145,10 +178,9 @@ class Worker:
         torch.manual_seed(seed)
         self.steps = self.iteration = 0
         self.seconds = 0.0  # of earlier sessions of this run
-        self.observation, self.privileged = map(torch.from_numpy, self.environment.start())
-        sizes = self.observation.shape[1], self.privileged.shape[1], len(robot.joints)
-        self.batch = Batch.empty(ppo.steps, ppo.environments, *sizes)
-        self.moments = torch.zeros(2, self.observation.shape[1])  # of the observation
+        self.collector = Collector(self.config, self.environment, self.learner)
+        self.batch = self.collector.batch
+        self.moments = torch.zeros(2, self.batch.observation.shape[-1])  # of the observation
         if run.resume:
             self._load(run.folder / CHECKPOINT)
 
@@ -161,9 +193,11 @@ class Worker:
             anneal_from = self.config.ppo.anneal_from
             late = max(0.0, done - anneal_from) / max(1e-9, 1.0 - anneal_from)
             started = time.monotonic()
-            last_value = self._collect()
+            self.collector.collect()
             collected = time.monotonic()
-            figures: Figures = self.learner.learn(self.batch, last_value, 1.0 - 0.9 * late)
+            figures: Figures = self.learner.learn(
+                self.batch, self.collector.last_value, 1.0 - 0.9 * late
+            )
             now = time.monotonic()
             self.iteration += 1
             self.steps += workers * self.batch.reward.numel()
@@ -186,27 +220,6 @@ class Worker:
                 if done >= 1.0 or now - saved > CHECKPOINT_EVERY_S:
                     self._save(self.run.folder / CHECKPOINT)
                     saved = now
-
-    def _collect(self) -> torch.Tensor:
-        batch, learner = self.batch, self.learner
-        with torch.inference_mode():
-            for step in range(self.config.ppo.steps):
-                action, log_probability, mean = learner.actor.sample(self.observation)
-                value = learner.value(self.privileged)
-                batch.observation[step] = self.observation
-                batch.privileged[step] = self.privileged
-                batch.action[step] = action
-                batch.mean[step] = mean
-                batch.log_probability[step] = log_probability
-                batch.value[step] = value
-                outcome = self.environment.step(action.numpy())
-                # An episode cut short by time would have gone on: its future is worth `value`.
-                late = torch.from_numpy(outcome.timed_out) * self.config.ppo.gamma * value
-                batch.reward[step] = torch.from_numpy(outcome.reward) + late
-                batch.ended[step] = torch.from_numpy(outcome.fell | outcome.timed_out)
-                self.observation = torch.from_numpy(outcome.observation)
-                self.privileged = torch.from_numpy(outcome.privileged)
-            return learner.value(self.privileged)
 
     def _agree(self, figures: Figures, done: float) -> float:
         """Average the ranks' figures, and let rank 0 say how much of the run is done."""
