@@ -8,6 +8,7 @@ one to the other is computed once and a checksum is a single gather.
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +77,16 @@ def _place(
     return leaves, at
 
 
+class Place(NamedTuple):
+    """Values of one type in a sample: `np.frombuffer(sample, place.dtype)[place.at]`."""
+
+    dtype: np.dtype[Any]
+    at: slice
+
+    def of(self, sample: bytes) -> npt.NDArray[Any]:
+        return np.frombuffer(sample, self.dtype)[self.at]
+
+
 class Layout:
     """A message type on the wire.
 
@@ -101,23 +112,44 @@ class Layout:
             )
         # The checksum's own word is left out, and the vendor feeds each word high byte first.
         self.crc_gather = gather[:-4].reshape(-1, 4)[:, ::-1].ravel().copy()
+        self.crc_pieces = self._pieces(cdr[:-1], padded_leaves[:-1])
+
+    @staticmethod
+    def _pieces(cdr: list[_Leaf], struct: list[_Leaf]) -> list[slice | bytes]:
+        """The C struct as few slices of a sample, and zeros between, as long as the sample's own
+        padding is zero too: far fewer bytes to look up than the gather, which is always right."""
+        pieces: list[slice | bytes] = []
+        start, shift = HEADER, 0
+        for before, packed, padded in zip([None, *struct], cdr, struct, strict=False):
+            if before is not None and padded.offset - packed.offset != shift:
+                end = HEADER + before.offset + before.size - shift
+                zeros = bytes(padded.offset - before.offset - before.size)
+                pieces += [slice(start, end), zeros]
+                start, shift = HEADER + packed.offset, padded.offset - packed.offset
+        return [*pieces, slice(start, HEADER + cdr[-1].offset + cdr[-1].size)]
 
     def span(self, path: str) -> slice:
         """The bytes of a plain field in a sample."""
         dtype, offset = self._field(self.dtype, path)
         return slice(offset, offset + dtype.itemsize)
 
-    def floats(self, path: str, count: int = 0) -> slice:
-        """Where a float field lies in a sample seen as float32; with a count, the member of a
-        struct array's first elements ("motor_state.q")."""
+    def place(self, path: str, count: int = 0, item: int = 0) -> Place:
+        """Where the values of a field lie; with a count, those of a struct array's member in its
+        first elements ("motor_state.q"), `item` choosing one where the member is an array."""
         if not count:
-            span = self.span(path)
-            return slice(span.start // 4, span.stop // 4)
+            dtype, offset = self._field(self.dtype, path)
+            width = dtype.base.itemsize
+            return Place(dtype.base, slice(offset // width, (offset + dtype.itemsize) // width))
         array, member = path.split(".")
         elements, base = self._field(self.dtype, array)
-        _, offset = self._field(elements.base, member)
-        first, step = (base + offset) // 4, elements.base.itemsize // 4
-        return slice(first, first + step * count, step)
+        dtype, offset = self._field(elements.base, member)
+        width = dtype.base.itemsize
+        first, step = (base + offset) // width + item, elements.base.itemsize // width
+        return Place(dtype.base, slice(first, first + step * count, step))
+
+    def floats(self, path: str, count: int = 0) -> slice:
+        """The place of a float field in a sample seen as float32."""
+        return self.place(path, count).at
 
     def scalars(self, *paths: str) -> struct.Struct:
         """Reads single values, named in the order they lie in, out of a sample at one go."""
