@@ -8,7 +8,7 @@ from sim2real_deploy.policy.observations import Observation, Seen
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import TrainingConfig, load_training
 from sim2real_deploy.training.curriculum import TerrainCurriculum
-from sim2real_deploy.training.environment import QPOS, Environment
+from sim2real_deploy.training.environment import Environment
 from sim2real_deploy.training.model import tile_heights, training_model
 from sim2real_deploy.training.observation import Observer, Sight
 from sim2real_deploy.training.randomisation import NOMINAL, AdaptiveWidth, Drawn
@@ -26,7 +26,6 @@ def with_width(value: float) -> TrainingConfig:
 
 def walk(seed: int, steps: int = 20) -> np.ndarray:
     environment = Environment(with_width(1.0), ROBOT, 4, seed)
-    environment.start()
     rng = np.random.default_rng(0)
     for _ in range(steps):
         outcome = environment.step(rng.normal(0, 0.3, (4, JOINTS)).astype(np.float32))
@@ -78,11 +77,11 @@ def test_values_are_drawn_from_the_share_of_each_range_in_force(width: float) ->
 
 def test_randomised_values_reach_the_physics() -> None:
     environment = Environment(with_width(1.0), ROBOT, 3, seed=0)
-    masses = {float(model.body_mass.sum()) for model in environment.models}
-    frictions = {float(model.geom("floor").friction[0]) for model in environment.models}
-    gains = {float(model.actuator_gainprm[0, 0]) for model in environment.models}
+    masses = {float(model.body_mass.sum()) for model in environment.physics.models}
+    frictions = {float(model.geom("floor").friction[0]) for model in environment.physics.models}
+    gains = {float(model.actuator_gainprm[0, 0]) for model in environment.physics.models}
     assert len(masses) == len(frictions) == len(gains) == 3
-    plain = environment.plain[0]
+    plain = environment.physics.plain[0]
     assert plain.actuator_gainprm[0, 0] == CONFIG.control.kp  # the original is left alone
 
 
@@ -148,10 +147,9 @@ def test_a_robot_lands_on_its_feet_on_each_terrain() -> None:
     environment.terrain.level[:] = np.arange(levels)
     for who in range(levels):
         environment._reset(who)
-    environment._now[:, environment._arms : environment._arms + JOINTS] = ROBOT.stand_pose
-    environment._now[:, environment._base_speed :] = 0
+    environment.physics.q[:] = ROBOT.stand_pose
+    environment.physics.velocity[:] = environment.physics.turning[:] = 0
     environment._next_push[:] = 10_000
-    environment.start()
     for _ in range(10):
         outcome = environment.step(np.zeros((levels, JOINTS), np.float32))
         assert not outcome.fell.any()
@@ -160,8 +158,7 @@ def test_a_robot_lands_on_its_feet_on_each_terrain() -> None:
 
 def test_a_robot_on_its_side_has_fallen_and_starts_again() -> None:
     environment = Environment(with_width(0.0), ROBOT, 2, seed=0)
-    environment.start()
-    environment._now[0, QPOS + 3 : QPOS + 7] = [0.5**0.5, 0.5**0.5, 0, 0]
+    environment.physics.quaternion[0] = [0.5**0.5, 0.5**0.5, 0, 0]
     outcome = environment.step(np.zeros((2, JOINTS), np.float32))
     assert outcome.fell.tolist() == [True, False]
     assert environment._age.tolist()[0] == 0
@@ -172,11 +169,10 @@ def test_a_robot_on_its_side_has_fallen_and_starts_again() -> None:
 
 def test_a_delayed_action_moves_the_joints_later() -> None:
     moved = {}
-    for delay in (0, 4):
+    for delay in (0.0, 0.02):
         environment = Environment(with_width(0.0), ROBOT, 1, seed=0)
-        environment.start()
-        environment._delay[:] = delay
-        before = environment._now[0, environment._arms]
+        environment.drawn["delay"][:] = delay
+        before = environment.physics.q[0, 0]
         environment.step(np.full((1, JOINTS), 2.0, np.float32))
-        moved[delay] = abs(environment._now[0, environment._arms] - before)
-    assert moved[4] < moved[0] / 2
+        moved[delay] = abs(environment.physics.q[0, 0] - before)
+    assert moved[0.02] < moved[0.0] / 2

@@ -12,7 +12,7 @@ ROBOT = load_robot("go2")
 PENALTIES = [name for name, weight in CONFIG.rewards.items() if weight < 0]
 
 
-def good(count: int = 1, standing: bool = True) -> Snapshot:
+def good(count: int = 1, calm: bool = True) -> Snapshot:
     """A robot that does all that is wanted: it stands in the default pose."""
     joints, legs = len(ROBOT.joints), len(ROBOT.legs)
     up = np.zeros((count, 3), np.float32)
@@ -40,8 +40,7 @@ def good(count: int = 1, standing: bool = True) -> Snapshot:
         base_height=np.full(count, CONFIG.shape.base_height, np.float32),
         knee_height=np.full((count, legs), 0.15, np.float32),
         phase=zeros(legs) + np.float32(0.9),
-        standing=np.full(count, standing),
-        calm=np.full(count, standing),
+        calm=np.full(count, calm),
     )
 
 
@@ -74,7 +73,7 @@ def test_tracking_falls_with_every_bit_of_error_and_sees_its_own_axis(
 
 
 def test_gait_wants_feet_by_the_clock_when_walking_and_all_of_them_when_calm() -> None:
-    snapshot = good(2, standing=False)
+    snapshot = good(2, calm=False)
     snapshot.phase[:] = [0.1, 0.8, 0.8, 0.1]  # two feet in stance, two in swing
     snapshot.contact[0] = [True, False, False, True]
     assert REWARDS["gait"](snapshot, CONFIG) == pytest.approx([1.0, 0.5])
@@ -83,7 +82,7 @@ def test_gait_wants_feet_by_the_clock_when_walking_and_all_of_them_when_calm() -
 
 
 def test_a_swinging_foot_must_rise_and_a_standing_one_need_not() -> None:
-    snapshot = good(3, standing=False)
+    snapshot = good(3, calm=False)
     middle_of_swing = (1 + CONFIG.gait.stance) / 2
     snapshot.phase[:] = 0.1
     snapshot.phase[:2, 0] = middle_of_swing

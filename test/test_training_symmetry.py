@@ -10,7 +10,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Term
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import Symmetry, load_training
-from sim2real_deploy.training.environment import QPOS, Environment
+from sim2real_deploy.training.environment import Environment
 from sim2real_deploy.training.symmetry import joint_mirror, observation_mirror
 
 CONFIG = load_training("go2_walk")
@@ -50,19 +50,16 @@ def test_physics_of_the_mirrored_robot_is_the_mirrored_physics() -> None:
         update={"randomisation": CONFIG.randomisation.model_copy(update={"width": width})}
     )
     pair = Environment(still, ROBOT, 2, seed=3)
-    pair.start()
-    state, joints = pair._now, len(ROBOT.joints)
-    state[:, QPOS + 3 : QPOS + 7] = [1, 0, 0, 0]
-    state[1] = state[0]
-    arms = slice(pair._arms, pair._arms + joints)
-    state[1, arms] = JOINTS(state[0, arms].astype(np.float32))
-    speed = slice(pair._base_speed, pair._base_speed + 6)
-    state[1, speed] *= [1, -1, 1, -1, 1, -1]
+    physics, joints = pair.physics, len(ROBOT.joints)
+    physics.quaternion[:] = [1, 0, 0, 0]
+    physics.state[1] = physics.state[0]
+    physics.q[1] = JOINTS(physics.q[0].astype(np.float32))
+    physics.velocity[1] *= [1, -1, 1]
+    physics.turning[1] *= [-1, 1, -1]
     pair.command[1] = pair.command[0] * [1, -1, -1]
-    pair._phase[1] = (pair._phase[0] + 0.5) % 1
-    pair._next_command[:] = pair._next_push[:] = pair._age[:] = 0
-    pair._next_command += 1000
-    pair._next_push += 1000
+    pair.phase[1] = (pair.phase[0] + 0.5) % 1
+    pair._age[:] = 0
+    pair._next_command[:] = pair._next_push[:] = 1000
     rng = np.random.default_rng(0)
     for _ in range(10):
         action = rng.normal(0, 0.5, joints).astype(np.float32)

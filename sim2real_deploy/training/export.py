@@ -138,7 +138,7 @@ def _golden(config: TrainingConfig, robot: RobotSpec, model: bytes) -> list[dict
         return np.concatenate(rows)
 
     environment = Environment(config, robot, GOLDEN, seed=0)
-    observation, _ = environment.start()
+    observation, _ = environment.observe()
     for _ in range(GOLDEN_STEPS):
         observation = environment.step(act(observation)).observation
     rows = zip(observation, act(observation), strict=True)

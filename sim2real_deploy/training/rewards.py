@@ -38,8 +38,7 @@ class Snapshot:
     base_height: Array  # above the lowest foot's sole
     knee_height: Array  # by leg, the same
     phase: Array  # by foot: where in its own period the clock stands, 0 to 1
-    standing: Flags  # the command is zero
-    calm: Flags  # ... and the robot hardly moves: all feet are meant to stand
+    calm: Flags  # the command is zero and the robot hardly moves: all feet are meant to stand
 
 
 Reward = Callable[[Snapshot, TrainingConfig], Array]

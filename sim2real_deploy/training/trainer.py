@@ -118,7 +118,7 @@ def _torch_mirror(mirror: Mirror) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def make_learner(config: TrainingConfig, environment: Environment) -> Learner:
-    observation, privileged = environment.start()
+    observation, privileged = environment.observe()
     joints = joint_mirror(environment.robot, config.symmetry)
     return Learner(
         observation.shape[1],
@@ -137,7 +137,7 @@ class Collector:
     def __init__(self, config: TrainingConfig, environment: Environment, learner: Learner):
         ppo = config.ppo
         self.ppo, self.environment, self.learner = ppo, environment, learner
-        self._observation, self._privileged = map(torch.from_numpy, environment.start())
+        self._observation, self._privileged = map(torch.from_numpy, environment.observe())
         sizes = self._observation.shape[1], self._privileged.shape[1], len(environment.robot.joints)
         self.batch = Batch.empty(ppo.steps, ppo.environments, *sizes)
         self.last_value = torch.zeros(ppo.environments)

@@ -1,0 +1,95 @@
+"""Many robots' physics in one batch: a model and a state for each, stepped by `mujoco.rollout`.
+
+One thread: the workers of a run are processes. What is read most (place, attitude, speeds,
+joints) are views into the batch's state, so writing to them moves the robots.
+"""
+
+import copy
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+from mujoco import rollout
+
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.training import randomisation
+from sim2real_deploy.training.config import TrainingConfig
+from sim2real_deploy.training.model import spawn_height, training_model
+from sim2real_deploy.training.randomisation import Drawn
+from sim2real_deploy.training.rewards import Array
+
+Array64 = npt.NDArray[np.float64]
+
+STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
+SENSORS = {"touch": 1, "position": 3, "velocity": 3, "knee": 3}  # of each leg: how many numbers
+FREE_Q, FREE_V = 7, 6  # coordinates of a free trunk
+
+
+class Physics:
+    def __init__(self, config: TrainingConfig, robot: RobotSpec, count: int, seed: int):
+        levels, size = config.terrain.levels, config.terrain.size
+        self._control = config.control
+        self.plain = [training_model(robot, config, level, seed) for level in levels]
+        self._spawn = [spawn_height(level, size, seed) for level in levels]
+        model = self.plain[0]
+        self.models = [copy.copy(model) for _ in range(count)]
+        self.level = np.zeros(count, np.int64)  # which terrain each model has
+        self.drawn = Drawn(count, len(robot.joints), model.nbody)
+        self._data = mujoco.MjData(model)
+        self._rollout = rollout.Rollout(nthread=1)
+        steps = config.control.substeps
+        self._states = np.zeros((count, steps, mujoco.mj_stateSize(model, STATE)))
+        self._sensed = np.zeros((count, steps, model.nsensordata))
+        self.state = np.zeros((count, self._states.shape[2]))
+        q, v = 1, 1 + model.nq  # time comes first
+        self.position = self.state[:, q : q + 3]
+        self.quaternion = self.state[:, q + 3 : q + FREE_Q]
+        self.q = self.state[:, q + FREE_Q : v]
+        self.velocity = self.state[:, v : v + 3]  # in the world
+        self.turning = self.state[:, v + 3 : v + FREE_V]  # in the trunk's own frame
+        self.dq = self.state[:, v + FREE_V : v + model.nv]
+        self._places = {
+            name: [model.sensor(f"{leg}_{name}").adr[0] for leg in robot.legs] for name in SENSORS
+        }
+
+    def rebuild(self, who: int, level: int) -> None:
+        """Give one robot its terrain and the values drawn for it."""
+        plain = self.plain[level]
+        if self.level[who] != level:
+            self.models[who] = copy.copy(plain)
+            self.level[who] = level
+        randomisation.apply(self.models[who], plain, self._data, self.drawn, who, self._control)
+
+    def place(self, who: int, height: float, attitude: Array64, q: Array64, speed: Array64) -> None:
+        """Put one robot at the origin, so high above its ground; attitude is roll, pitch, yaw."""
+        self.state[who] = 0
+        self.position[who, 2] = self._spawn[self.level[who]] + height
+        mujoco.mju_euler2Quat(self.quaternion[who], attitude, "xyz")
+        self.q[who] = q
+        self.velocity[who] = speed[:3]
+        self.turning[who] = speed[3:]
+
+    def advance(self, targets: Array64) -> None:
+        """One control step; targets: robots x physics steps x joints."""
+        self._rollout.rollout(
+            self.models,
+            [self._data],
+            self.state,
+            targets,
+            skip_checks=True,
+            nstep=targets.shape[1],
+            state=self._states,
+            sensordata=self._sensed,
+        )
+        self.state[:] = self._states[:, -1]
+
+    def sensed(self, name: str) -> Array64:
+        """A sensor of every leg: robots x legs x numbers. It lags the state by a physics step."""
+        now, size = self._sensed[:, -1], SENSORS[name]
+        return np.stack([now[:, at : at + size] for at in self._places[name]], 1)
+
+    def in_body(self, vectors: Array64) -> Array:
+        """World vectors, a row for each robot, as its trunk sees them."""
+        w, axis = self.quaternion[:, :1], -self.quaternion[:, 1:]
+        twice = 2.0 * np.cross(axis, vectors)
+        return np.asarray(vectors + w * twice + np.cross(axis, twice), np.float32)
