@@ -17,6 +17,7 @@ from rosbags.rosbag2 import Writer as RosbagsWriter
 from sensor_msgs.msg import BatteryState, JointState
 
 from sim2real_deploy.bags import Bag, BagWriter, Message, Qos, Topic, definitions
+from sim2real_deploy.bags.mend import mend
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.wire.messages import FAMILIES
 
@@ -234,3 +235,23 @@ def test_after_sigkill_at_most_the_last_second_is_gone(tmp_path: Path, seed: int
     assert [message.sequence for message in read] == list(range(len(read)))
     assert killed_ns - read[-1].log_ns < 1_000_000_000
     assert not bag.complete
+
+
+def test_a_mended_bag_opens_everywhere_and_lost_nothing(tmp_path: Path) -> None:
+    write_bag(tmp_path / "run", count=400, per_batch=40)
+    path = tmp_path / "run/run_0.mcap"
+    path.write_bytes(path.read_bytes()[:-3000])
+    (tmp_path / "run/PINNED").write_text("a fall\n")
+    before = Bag(tmp_path / "run")
+    readable = list(before.messages())
+    assert not before.complete
+    assert mend(tmp_path / "run") == len(readable)
+    after = Bag(tmp_path / "run")
+    assert after.complete
+    assert list(after.messages()) == readable
+    assert after.information == before.information
+    assert after.attachments == before.attachments
+    assert (tmp_path / "run/PINNED").read_text() == "a fall\n"
+    with AnyReader([tmp_path / "run"]) as reader:
+        assert reader.message_count == len(readable)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["run"]

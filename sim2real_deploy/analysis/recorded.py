@@ -15,7 +15,6 @@ from sim2real_deploy.bags import Bag, Message, Topic
 from sim2real_deploy.bags.cdr import Columns, Definition, texts
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec, load_robot
-from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.wire.messages import FAMILIES
 
 LOW_STATE = "wire/lowstate"
@@ -65,7 +64,6 @@ class Recorded:
             LOW_STATE: (family.state, "motor_state", _STATE_FIELDS, _STATE_MOTOR_FIELDS),
             LOW_CMD: (family.command, "motor_cmd", {}, _COMMAND_MOTOR_FIELDS),
         }
-        self.start_ns = 0
 
     def load(self, names: Iterable[str]) -> dict[str, Series]:
         """The topics of these relative names that are in the bag and hold messages."""
@@ -129,11 +127,17 @@ def labelled(series: Series) -> tuple[tuple[str, ...], npt.NDArray[Any]]:
     return names, rows
 
 
-def gravity(quaternion: Floats) -> Floats:
-    """The world's down as the body sees it, for each row of w, x, y, z."""
-    w, x, y, z = quaternion.T
-    down = np.stack([-2 * (x * z - w * y), -2 * (y * z + w * x), 2 * (x * x + y * y) - 1], axis=1)
-    return np.asarray(down, np.float32)
+def rotated(quaternion: npt.NDArray[Any], vector: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Each row of vectors, turned by its row of w, x, y, z: from the body into the world."""
+    w, xyz = quaternion[:, :1], quaternion[:, 1:]
+    turned = 2.0 * np.cross(xyz, vector)
+    return np.asarray(vector + w * turned + np.cross(xyz, turned))
+
+
+def gravity(quaternion: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The world's down as the body sees it."""
+    down = np.broadcast_to(np.array((0.0, 0.0, -1.0)), (len(quaternion), 3))
+    return rotated(quaternion * np.array((1, -1, -1, -1)), down)
 
 
 def _times(messages: list[Message]) -> tuple[Nanoseconds, Nanoseconds]:

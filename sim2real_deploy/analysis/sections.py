@@ -17,6 +17,7 @@ from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.safety.thermal import HeatPredictor
 
 Cell = str | float
+IMPACT_S = 0.03  # a foot bounces so long when it lands
 LEVELS = ("ok", "warning", "error", "stale")
 LEVEL_COLORS = {"ok": "#059669", "warning": "#d97706", "error": "#dc2626", "stale": "#64748b"}
 MODE_COLORS = {
@@ -123,7 +124,7 @@ def velocity(view: View) -> Section | None:
 def gait(view: View) -> Section | None:
     if "foot_force" not in view.states or not len(view.robot.legs):
         return None
-    force = view.states["foot_force"].astype(np.float32)
+    force = _smooth(view.states["foot_force"], round(IMPACT_S * view.robot.wire.rate_hz))
     threshold = np.maximum(5.0, 0.15 * np.percentile(force, 95, axis=0))
     contact = _with_hysteresis(force, threshold / 2, threshold)
     content = []
@@ -314,6 +315,12 @@ ALL: tuple[Callable[[View], Section | None], ...] = (
 
 def _verdict(ok: bool) -> str:
     return "ok" if ok else "NOT OK"
+
+
+def _smooth(values: npt.NDArray[Any], width: int) -> npt.NDArray[np.float64]:
+    """A moving mean down each column."""
+    kernel = np.ones(width) / width
+    return np.stack([np.convolve(column, kernel, "same") for column in values.T], axis=1)
 
 
 def _with_hysteresis(

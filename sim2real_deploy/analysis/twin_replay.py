@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.analysis.recorded import LOW_CMD, LOW_STATE, Recorded, Series, gravity
+from sim2real_deploy.analysis.recorded import LOW_CMD, LOW_STATE, Recorded, Series, gravity, rotated
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.robot import TwinRobot, Vector
@@ -28,6 +28,7 @@ class Errors:
     seconds: Vector
     joints: npt.NDArray[np.float64]  # rad, one column per joint
     tilt: Vector  # degrees, between the two directions of gravity
+    velocity: Vector  # m/s, of the trunk, against the recorded odometry
 
     def at(self, seconds: float) -> int:
         return min(int(np.searchsorted(self.seconds, seconds)), len(self.seconds) - 1)
@@ -82,8 +83,9 @@ class _Recording:
     def place(self, twin: TwinRobot, index: int) -> None:
         """The twin in the recorded state; place and height are not recorded, nor do they count."""
         base = np.array([0.0, 0.0, np.nan, *self.quaternion[index]])
-        velocity = np.array([*self.velocity[index], *self.rate[index]])
-        velocity[:3] = _rotated(self.quaternion[index], velocity[:3])
+        here = slice(index, index + 1)
+        linear = rotated(self.quaternion[here], self.velocity[here])[0]
+        velocity = np.array([*linear, *self.rate[index]])
         twin.place(base, velocity, self.q[index], self.dq[index])
 
 
@@ -101,37 +103,41 @@ def replay_in_twin(
     count = len(recording.log_ns)
     steps = min(round(window_s * rate), count - 1)
     starts = range(0, count - steps, steps)
-    joints, tilts = _run(twin, recording, 0, count - 1)
-    open_loop = Errors(np.arange(1, count) / rate, np.abs(joints), tilts)
+    open_loop = Errors(np.arange(1, count) / rate, *_run(twin, recording, 0, count - 1))
     runs = [_run(twin, recording, start, steps) for start in starts]
-    windowed = Errors(
-        np.arange(1, steps + 1) / rate,
-        np.sqrt(np.mean([joints**2 for joints, _ in runs], axis=0)),
-        np.sqrt(np.mean([tilts**2 for _, tilts in runs], axis=0)),
+    joints, tilt, velocity = (
+        np.sqrt(np.mean(np.square(parts), axis=0)) for parts in zip(*runs, strict=True)
     )
+    windowed = Errors(np.arange(1, steps + 1) / rate, joints, tilt, velocity)
     names = recorded.robot.joint_names
     return TwinReplay(start_s, (count - 1) / rate, len(runs), names, open_loop, windowed)
 
 
 def _run(
     twin: TwinRobot, recording: _Recording, start: int, steps: int
-) -> tuple[npt.NDArray[np.float64], Vector]:
-    """Differences of the joints, and of the tilt in degrees, after each wire period."""
+) -> tuple[npt.NDArray[np.float64], Vector, Vector]:
+    """How far joints, tilt and velocity are apart after each wire period."""
     twin.reset(0)
     before = next((c for c in recording.commands[start::-1] if c), ())
     if before:
         twin.boards.receive(before[-1], twin.now_ns())
     recording.place(twin, start)
     q = np.empty((steps, twin.robot.joint_count))
-    quaternions = np.empty((steps, 4), np.float32)
+    quaternions, velocity = np.empty((steps, 4)), np.empty((steps, 3))
     for step in range(steps):
         twin.exchange(recording.commands[start + step])
         q[step] = twin.data.qpos[7:]
         quaternions[step] = twin.data.qpos[3:7]
+        velocity[step] = twin.data.qvel[:3]
     following = slice(start + 1, start + 1 + steps)
     cosine = np.sum(gravity(quaternions) * recording.gravity[following], axis=1)
     tilt = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
-    return q - recording.q[following], np.asarray(tilt, np.float64)
+    seen = rotated(quaternions * (1, -1, -1, -1), velocity)  # as the body feels it
+    return (
+        np.abs(q - recording.q[following]),
+        np.asarray(tilt, np.float64),
+        np.linalg.norm(seen - recording.velocity[following], axis=1),
+    )
 
 
 def _velocities(odometry: Series | None, log_ns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
@@ -140,9 +146,3 @@ def _velocities(odometry: Series | None, log_ns: npt.NDArray[np.int64]) -> npt.N
         return np.zeros((len(log_ns), 3))
     axes = (odometry[f"twist.twist.linear.{axis}"] for axis in "xyz")
     return np.stack([np.interp(log_ns, odometry.log_ns, values) for values in axes], axis=1)
-
-
-def _rotated(quaternion: npt.NDArray[Any], vector: Vector) -> Vector:
-    w, xyz = float(quaternion[0]), quaternion[1:].astype(np.float64)
-    turned = 2.0 * np.cross(xyz, vector)
-    return np.asarray(vector + w * turned + np.cross(xyz, turned))

@@ -88,7 +88,7 @@ class McapFile:
         if not found.complete:
             found.problems.append(
                 f"{self.path.name}: ends in the middle (the recorder was killed or the file cut); "
-                f"read up to byte {at} of {size}"
+                f"read up to byte {at} of {size}; `sim2real mend` closes it for other tools"
             )
             for offset in found.chunks:  # channels are repeated only at the end, which is missing
                 data = self._chunk(offset)

@@ -1,0 +1,67 @@
+"""A run for people's own notebooks: one Parquet file per topic, or one NumPy archive of all."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.analysis.recorded import Recorded, Series
+from sim2real_deploy.bags import Bag
+from sim2real_deploy.errors import Refusal
+
+
+def export(bag: Bag, folder: Path, form: str) -> list[Path]:
+    """Every topic with its two times in ns; wire topics with joints by name."""
+    recorded = Recorded(bag)
+    if form == "parquet":
+        try:
+            import pyarrow  # noqa: F401
+        except ModuleNotFoundError:
+            raise Refusal(
+                "Parquet needs pyarrow: `pip install 'sim2real_deploy[analysis]'`"
+            ) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for topic in sorted(bag.topics):
+        relative = topic.removeprefix("/")
+        for name, series in recorded.load([relative]).items():
+            columns = _columns(series, recorded.robot.joint_names)
+            path = folder / (
+                name.replace("/", "__") + (".parquet" if form == "parquet" else ".npz")
+            )
+            if form == "parquet":
+                _write_parquet(path, columns)
+            else:
+                np.savez_compressed(path, allow_pickle=False, **columns)
+            written.append(path)
+    return written
+
+
+def _columns(series: Series, joints: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
+    columns: dict[str, npt.NDArray[Any]] = {
+        "log_ns": series.log_ns,
+        "publish_ns": series.publish_ns,
+    }
+    for name, values in series.columns.items():
+        if values.ndim == 1:
+            columns[name] = values
+            continue
+        per_joint = values.shape[1] == len(joints)
+        for index in range(values.shape[1]):
+            label = joints[index] if per_joint else str(index)
+            columns[f"{name}.{label}"] = values[:, index]
+    return columns
+
+
+def _write_parquet(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.table(
+        {
+            name: pyarrow.array(values.astype(str) if values.dtype.kind == "S" else values)
+            for name, values in columns.items()
+        }
+    )
+    pyarrow.parquet.write_table(table, path, compression="zstd")

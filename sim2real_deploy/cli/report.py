@@ -1,0 +1,25 @@
+"""`sim2real report`: a run as one HTML file."""
+
+from pathlib import Path
+
+import typer
+
+from sim2real_deploy.cli import app
+
+
+@app.command("report")
+def report(
+    bag: Path = typer.Argument(..., help="The bag: a directory or an .mcap file."),
+    output: Path | None = typer.Option(
+        None, help="Where to write; default: report.html beside the bag."
+    ),
+) -> None:
+    """Show a run: modes, velocity, gait, joints, torque, heat, battery, latency. Self-contained."""
+    from sim2real_deploy.analysis.report import write_report
+    from sim2real_deploy.bags import Bag
+
+    opened = Bag(bag)
+    for problem in opened.problems:
+        typer.secho(problem, fg="yellow", err=True)
+    folder = bag if bag.is_dir() else bag.parent
+    typer.echo(f"report: {write_report(opened, output or folder / 'report.html')}")

@@ -1,0 +1,162 @@
+"""Plays a bag into ROS, so that rqt, Foxglove or the dashboard show a run again. Space pauses."""
+
+import os
+import select
+import sys
+import termios
+import threading
+import time
+import tty
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rclpy.node import Node
+from rclpy.publisher import Publisher
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rosgraph_msgs.msg import Clock
+
+from sim2real_deploy.bags import Bag, Message, Topic, definitions
+from sim2real_deploy.bags.playback import PlaybackClock
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.nodes.common import Parameter, Stop, declare, run
+
+PARAMETERS = (
+    Parameter("bag", "", "The bag: a directory or an .mcap file."),
+    Parameter("rate", 1.0, "Times real time.", (0.01, 100.0)),
+    Parameter("start", 0.0, "Seconds into the bag to start at.", (0.0, 1e6)),
+    Parameter("loop", False, "Begin again at the end."),
+)
+LISTEN_S = 1.5  # before playing: is somebody publishing these topics already?
+GLOBAL = frozenset(("/rosout", "/parameter_events", "/diagnostics", "/clock"))
+COMMANDS = ("/cmd_vel", "/cmd_vel_stamped", "/joy")
+PATIENCE_S = 0.1
+CLOCK_S = 0.02
+
+
+class Replay(Node):
+    def __init__(self, stop: Stop) -> None:
+        super().__init__("replay", enable_rosout=False)
+        values = declare(self, PARAMETERS)
+        self._bag = Bag(Path(values["bag"]))
+        self._loop = values["loop"]
+        self._start_s = values["start"]
+        self._rate = values["rate"]
+        self._stop = stop
+        self._outputs: dict[str, Publisher[Any]] = {}
+        self._playback: PlaybackClock | None = None
+        self._thread = threading.Thread(target=self._run, name="playback")
+        self._check_nobody_else()
+        for topic in self._bag.topics.values():
+            self._advertise(topic)
+        self._clock_output = self.create_publisher(Clock, "/clock", 10)
+        self.create_timer(CLOCK_S, self._publish_clock)
+        for problem in self._bag.problems:
+            self.get_logger().warning(problem)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.request()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _check_nobody_else(self) -> None:
+        """A recorded command played into a running stack would move its robot."""
+        time.sleep(LISTEN_S)
+        for name in self._bag.topics.keys() - GLOBAL:
+            obeyed = name.endswith(COMMANDS) and self.count_subscribers(name)
+            if self.count_publishers(name) or obeyed:
+                raise Refusal(
+                    f"'{name}' is in use here: a stack is running. Playing a recording into it "
+                    "could move its robot; play it under another ROS_DOMAIN_ID"
+                )
+
+    def _advertise(self, topic: Topic) -> None:
+        kind = definitions.message_class(topic.type)
+        if topic.name in GLOBAL - {"/diagnostics"} or kind is None:
+            return  # our own clock and parameters; or the vendor's types, which ROS lacks here
+        profile = QoSProfile(
+            depth=topic.qos.depth,
+            reliability=ReliabilityPolicy[topic.qos.reliability.upper()],
+            durability=DurabilityPolicy[topic.qos.durability.upper()],
+        )
+        self._outputs[topic.name] = self.create_publisher(kind, topic.name, profile)
+
+    def _run(self) -> None:
+        with _Keys(self._on_key):
+            self._play()
+            while self._loop and not self._stop.event.is_set():
+                self._play()
+        self._stop.request()
+
+    def _play(self) -> None:
+        """Once through; what is latched from before the start is played first."""
+        topics = [topic for name, topic in self._bag.topics.items() if name in self._outputs]
+        latched: dict[str, Message] = {}
+        clock: PlaybackClock | None = None
+        start_ns: int | None = None
+        for message in self._bag.messages(topics):
+            if start_ns is None:
+                start_ns = message.log_ns + int(self._start_s * 1e9)
+            if message.log_ns < start_ns:
+                if self._bag.topics[message.topic].qos.durability == "transient_local":
+                    latched[message.topic] = message
+                continue
+            if clock is None:
+                clock = self._playback = PlaybackClock(start_ns, self._rate, time.monotonic_ns())
+                for earlier in latched.values():
+                    self._outputs[earlier.topic].publish(earlier.data)
+            while (left_s := clock.wait_s(message.log_ns, time.monotonic_ns())) > 0:
+                if self._stop.event.wait(min(left_s, PATIENCE_S)):
+                    return
+            self._outputs[message.topic].publish(message.data)
+        if clock is None:
+            self.get_logger().warning(f"the bag ends before {self._start_s:g} s")
+            self._loop = False
+
+    def _on_key(self, key: str) -> None:
+        if key == " " and self._playback is not None:
+            self._playback.toggle_pause(time.monotonic_ns())
+            self.get_logger().info("paused" if self._playback.paused else "goes on")
+
+    def _publish_clock(self) -> None:
+        if self._playback is not None:
+            now_ns = self._playback.position(time.monotonic_ns())
+            message = Clock()
+            message.clock.sec, message.clock.nanosec = divmod(now_ns, 1_000_000_000)
+            self._clock_output.publish(message)
+
+
+class _Keys:
+    """Single keys from a terminal, as they are pressed; nothing where stdin is none."""
+
+    def __init__(self, on_key: Any) -> None:
+        self._on_key = on_key
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="keys")
+        self._before: list[Any] | None = None
+
+    def __enter__(self) -> None:
+        if sys.stdin.isatty():
+            self._before = termios.tcgetattr(sys.stdin)
+            tty.setcbreak(sys.stdin)
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            self._over.set()
+            self._thread.join()
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
+
+    def _read(self) -> None:
+        while not self._over.is_set():
+            if select.select([sys.stdin], [], [], PATIENCE_S)[0]:
+                self._on_key(os.read(sys.stdin.fileno(), 1).decode("ascii", "ignore"))
+
+
+def build(stop: Stop) -> Sequence[Node]:
+    return (Replay(stop),)
+
+
+if __name__ == "__main__":
+    run(build)
