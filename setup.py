@@ -50,6 +50,7 @@ setup(
     extras_require={
         "ros": ["ros-rclpy[fastrtps]", "ros-common-interfaces"],  # where no ROS 2 is installed
         "sim": ["mujoco", "imageio[ffmpeg]"],
+        "dashboard": ["viser", "mujoco"],
         "analysis": ["pyarrow"],  # export to Parquet
         "train": ["torch==2.13.0", "onnx", "matplotlib"],
         "dev": [
@@ -60,6 +61,7 @@ setup(
             "mypy",
             "types-PyYAML",
             "onnx",
+            "viser",
             *BAG_CHECKS,
         ],
     },

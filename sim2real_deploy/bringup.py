@@ -7,6 +7,7 @@ damps, the supervisor watches it do so, the recorder sees it, the robot (twin) g
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from sim2real_deploy.errors import Refusal
@@ -51,6 +52,7 @@ GO2_WALK = (
     Argument("policy", "go2_walk", "Policy bundle: a name in policies/, or a folder."),
     Argument("stage", "tether", "How far it may go: a stage in config/stages.yaml."),
     Argument("record", "true", "Record everything into a bag.", YES_NO),
+    Argument("dashboard", "false", "Serve a page on this machine's port 8080.", YES_NO),
     Argument("runs", "runs", "Folder that each run's bag and reports go into."),
     NAMESPACE,
     PARAMS_FILE,
@@ -94,6 +96,8 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
         processes.append(Process("recorder", recorder, respawn=True))
     processes.append(Process("safety_supervisor", {**wire, **stage, **runs}, essential=True))
     processes.append(Process("control", {**wire, **stage, **policy}, essential=True))
+    if values["dashboard"] == "true":
+        processes.append(_dashboard(values))
     return tuple(processes)
 
 
@@ -118,6 +122,12 @@ def _wire(values: Mapping[str, str]) -> dict[str, Value]:
     if not domain.isdecimal() or int(domain) > 232:
         raise Refusal(f"domain:={domain}: a DDS domain is a whole number from 0 to 232")
     return {"robot": "go2", "interface": values["interface"], "domain": int(domain)}
+
+
+def _dashboard(values: Mapping[str, str]) -> Process:
+    if find_spec("viser") is None:
+        raise Refusal("dashboard:=true needs viser: pip install 'sim2real_deploy[dashboard]'")
+    return Process("dashboard", {"robot": "go2", "stage": values["stage"]}, respawn=True)
 
 
 def _twin(values: Mapping[str, str]) -> Process:

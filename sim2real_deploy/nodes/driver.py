@@ -49,6 +49,7 @@ class Driver(Node):
         self._joints = publish(JointState, "joint_states", SENSOR)
         self._imu = publish(Imu, "imu/data", SENSOR)
         self._battery = publish(BatteryState, "battery_state", 10)
+        self._heat = publish(Float32MultiArray, "joint_temperatures", SENSOR)
         self._feet = publish(Float32MultiArray, "foot_forces", SENSOR)
         self._odom = publish(Odometry, "odom", SENSOR)
         self._joy = publish(Joy, "remote", SENSOR)
@@ -65,6 +66,7 @@ class Driver(Node):
         limit_bits = ",".join(f"{limit.value}={limit.name.lower()}" for limit in Limit)
         self._limit_message = UInt8MultiArray(layout=labelled(spec.joint_names))
         self._limit_message.layout.dim[0].label += f";{limit_bits}"
+        self._heat_message = Float32MultiArray(layout=labelled(spec.joint_names))
         self._feet_message = Float32MultiArray(layout=labelled(tuple(spec.legs)))
 
     # What comes in
@@ -140,7 +142,7 @@ class Driver(Node):
         return odom
 
     def show_slow(self, state: RobotState) -> None:
-        """What changes slowly: battery and remote."""
+        """What changes slowly: the battery and the motors' heat."""
         battery = BatteryState(present=True, design_capacity=math.nan, capacity=math.nan)
         battery.header.stamp = self.get_clock().now().to_msg()
         battery.voltage = float(state.voltage)
@@ -151,6 +153,8 @@ class Driver(Node):
         battery.power_supply_status = BatteryState.POWER_SUPPLY_STATUS_DISCHARGING
         battery.cell_voltage = floats(state.cell_millivolts[: self._spec.battery.cells] / 1000.0)
         self._battery.publish(battery)
+        self._heat_message.data = floats(state.temperature)
+        self._heat.publish(self._heat_message)
 
     def show_remote(self, state: RobotState) -> None:
         held = decode(state.remote)

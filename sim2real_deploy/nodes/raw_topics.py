@@ -22,7 +22,7 @@ GLOBAL_TOPICS = frozenset(
 )
 
 
-class _Unexecuted(CallbackGroup):
+class Unexecuted(CallbackGroup):
     """Subscriptions in this group are never given to an executor."""
 
     def can_execute(self, entity: Any) -> bool:
@@ -42,7 +42,7 @@ class RawTopics:
         self.lost: Counter[str] = Counter()  # sent, by the publisher's own count, but never seen
         self.unknown: set[str] = set()  # types that are not installed here
         self._node = node
-        self._group = _Unexecuted()
+        self._group = Unexecuted()
         self._subscriptions: dict[str, Subscription[Any]] = {}
         self._last_sequence: dict[tuple[str, bytes], int] = {}
 

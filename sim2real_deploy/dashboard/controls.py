@@ -1,0 +1,135 @@
+"""What one browser may press: its STOP, its modes, its velocity. Nothing before its token is right.
+
+Everything here belongs to one client, so that what is unlocked for one is not for another.
+"""
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import viser
+
+from sim2real_deploy.control.stages import PlanarLimit
+from sim2real_deploy.dashboard.snapshot import REQUESTS, Answered, Operator, Velocity
+
+STILL: Velocity = (0.0, 0.0, 0.0)
+STEPS = 10  # key presses from standing still to the stage's limit
+Key = Literal["I", "K", "U", "O", "J", "L", "space", "escape"]
+# Not W A S D: with those the page flies the camera.
+KEYS: dict[Key, tuple[str, int, int]] = {
+    "I": ("forward", 0, +1),
+    "K": ("backward", 0, -1),
+    "U": ("left", 1, +1),
+    "O": ("right", 1, -1),
+    "J": ("turn left", 2, +1),
+    "L": ("turn right", 2, -1),
+}
+KEYS_HELP = "**I K** forward, back · **U O** sideways · **J L** turn · **space** stand still"
+
+
+class Controls:
+    """One client's controls, built when it may command."""
+
+    def __init__(
+        self,
+        client: viser.ClientHandle,
+        folder: viser.GuiTabHandle,
+        operator: Operator,
+        limits: PlanarLimit,
+        token: str,
+    ) -> None:
+        self._client = client
+        self._folder = folder
+        self._operator = operator
+        self._limits = (limits.vx, limits.vy, limits.wz)
+        self._drives = False
+        if token:
+            self._ask_for(token)
+        else:
+            self._build()
+
+    def release(self) -> None:
+        """The browser is gone: what it set in motion stands still."""
+        if self._drives:
+            self._drives = False
+            self._operator.drive(STILL)
+
+    def _ask_for(self, token: str) -> None:
+        gui = self._client.gui
+        with self._folder:
+            note = gui.add_markdown("**View only.** The token in the node's log lets you command.")
+            entry = gui.add_text("token", "")
+            unlock = gui.add_button("Unlock")
+
+        @unlock.on_click
+        def _(_: object) -> None:
+            if not secrets.compare_digest(entry.value.encode(), token.encode()):
+                note.content = "**View only.** That is not the token."
+                return
+            for part in (note, entry, unlock):
+                part.remove()
+            self._build()
+
+    def _build(self) -> None:
+        gui = self._client.gui
+        panel = gui.add_panel()
+        with panel.add_tab("Stop"):
+            stop = gui.add_button("STOP (Esc)", color="red", icon=viser.Icon.HAND_STOP)
+            gui.add_markdown("Damps the robot at once. The remote and the switch come first.")
+        panel.float(x=16, y=16, width=260)
+        stop.on_click(lambda _: self._stop())
+        self._key("STOP", "escape", self._stop)
+        with self._folder:
+            for name in REQUESTS:
+                button = gui.add_button(name.capitalize())
+                button.on_click(partial(self._ask, name))
+            gui.add_markdown(KEYS_HELP)
+            self._sliders: list[Any] = [
+                gui.add_slider(label, min=-limit, max=limit, step=limit / STEPS, initial_value=0.0)
+                for label, limit in zip(("vx", "vy", "wz"), self._limits, strict=True)
+            ]
+            still = gui.add_button("Stand still")
+        for slider in self._sliders:
+            slider.on_update(lambda _: self._drive())
+        still.on_click(lambda _: self._stand_still())
+        self._key("stand still", "space", self._stand_still)
+        for key, (words, axis, sign) in KEYS.items():
+            self._key(words, key, partial(self._nudge, axis, sign))
+
+    def _key(self, words: str, key: Key, action: Callable[[], None]) -> None:
+        command = self._client.gui.add_command(words, hotkey=key)
+        command.on_trigger(lambda _: action())
+
+    def _stop(self) -> None:
+        self._operator.estop(self._answer("STOP"))
+        self._stand_still()
+
+    def _ask(self, service: str, _: object) -> None:
+        self._operator.ask(service, self._answer(service))
+
+    def _answer(self, asked: str) -> Answered:
+        def show(done: bool, words: str) -> None:
+            self._client.add_notification(
+                asked if done else f"{asked}: refused",
+                words,
+                auto_close_seconds=4.0,
+                color="green" if done else "red",
+            )
+
+        return show
+
+    def _nudge(self, axis: int, sign: int) -> None:
+        slider, limit = self._sliders[axis], self._limits[axis]
+        slider.value = max(-limit, min(limit, slider.value + sign * limit / STEPS))
+        self._drive()
+
+    def _stand_still(self) -> None:
+        for slider in self._sliders:
+            slider.value = 0.0
+        self._drive()
+
+    def _drive(self) -> None:
+        vx, vy, wz = (float(slider.value) for slider in self._sliders)
+        self._drives = (vx, vy, wz) != STILL
+        self._operator.drive((vx, vy, wz))

@@ -1,0 +1,50 @@
+"""What the page shows and what it can ask for: plain values between the node and the page."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sim2real_deploy.robots.state import Floats
+
+Velocity = tuple[float, float, float]  # forward m/s, left m/s, turning left rad/s
+Answered = Callable[[bool, str], None]  # whether it was done, and the words that came with it
+EVENTS_KEPT = 50
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The newest of everything that was heard; None and "" where nothing was yet."""
+
+    q: Floats | None = None
+    effort: Floats | None = None
+    temperature: Floats | None = None  # degrees C
+    position: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    quaternion: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)  # w, x, y, z
+    measured: Velocity = (0.0, 0.0, 0.0)
+    asked: Velocity = (0.0, 0.0, 0.0)
+    mode: str = ""
+    safety: str = ""
+    stopped: bool = False
+    silent_s: float = 0.0  # since the last joint state
+    statistics: dict[str, str] = field(default_factory=dict)
+    troubles: dict[str, str] = field(default_factory=dict)  # what is not ok now, and its remedy
+    battery: str = ""
+    recording: str = ""
+    events: deque[str] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
+
+
+class Operator(Protocol):
+    """What the page may ask of the stack."""
+
+    def estop(self, answered: Answered) -> None:
+        """At once: whoever calls this waits for nothing."""
+
+    def ask(self, service: str, answered: Answered) -> None:
+        """One of REQUESTS."""
+
+    def drive(self, velocity: Velocity) -> None:
+        """Walk so until told otherwise; zero ends it."""
+
+
+REQUESTS = ("stand", "walk", "sit", "damp", "reset")

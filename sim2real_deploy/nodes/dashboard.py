@@ -1,0 +1,207 @@
+"""The dashboard node: what the stack says onto a page, and what the page asks into the stack.
+
+It looks at the fast topics only as often as the page shows them, and never when nobody watches.
+"""
+
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from geometry_msgs.msg import Twist
+from nav_msgs.msg import Odometry
+from rclpy.node import Node
+from sensor_msgs.msg import BatteryState, JointState
+from std_msgs.msg import Float32MultiArray, String
+from std_srvs.srv import Trigger
+
+from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.dashboard.snapshot import REQUESTS, Answered, Snapshot, Velocity
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.nodes.common import LATCHED, ROBOT, SENSOR, Parameter, Stop, declare, run
+from sim2real_deploy.nodes.newest import Newest
+from sim2real_deploy.robots import load_robot
+
+PARAMETERS = (
+    ROBOT,
+    Parameter("stage", "tether", "Whose velocities the sliders reach: a stage in stages.yaml."),
+    Parameter("host", "127.0.0.1", "Address to serve on; any but this machine's needs a token."),
+    Parameter("port", 8080, "Port to serve on; the next free one when it is taken.", (1, 65535)),
+    Parameter("token", "", "Who may command when served wider; made up and logged when empty."),
+    Parameter("rate", 20.0, "How often the robot is drawn, Hz.", (1.0, 60.0)),
+)
+WORDS_S = 0.5
+COMMAND_S = 0.1
+STILL: Velocity = (0.0, 0.0, 0.0)
+
+
+class Dashboard(Node):
+    def __init__(self) -> None:
+        super().__init__("dashboard")
+        values = declare(self, PARAMETERS)
+        page_module = _page_module()
+        robot = load_robot(values["robot"])
+        self._snapshot = Snapshot()
+        self._velocity = STILL
+        self._heard_joints = -np.inf
+        self._command = self.create_publisher(Twist, "cmd_vel", 10)
+        driver = f"{robot.name}_driver"
+        self._callers: dict[str, Any] = {
+            name: self.create_client(
+                Trigger, f"safety/{name}" if name in ("estop", "reset") else f"{driver}/{name}"
+            )
+            for name in ("estop", *REQUESTS)
+        }
+        self._joints = Newest(self, JointState, "joint_states", SENSOR)
+        self._odometry = Newest(self, Odometry, "odom", SENSOR)
+        self._asked = Newest(self, Twist, "cmd_vel", 10)
+        subscribe = self.create_subscription
+        subscribe(Float32MultiArray, "joint_temperatures", self._on_temperatures, SENSOR)
+        subscribe(BatteryState, "battery_state", self._on_battery, 10)
+        subscribe(String, "control/mode", self._on_mode, LATCHED)
+        subscribe(DiagnosticStatus, "safety/state", self._on_safety, LATCHED)
+        subscribe(String, "recorder/run", self._on_run, LATCHED)
+        subscribe(DiagnosticArray, "control/stats", self._on_statistics, 10)
+        subscribe(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
+        host, token = values["host"], values["token"]
+        if host in page_module.LOCAL:
+            token = ""
+        elif not token:
+            token = secrets.token_urlsafe(9)
+        stage = load_stage(values["stage"])
+        self._page = page_module.Page(
+            robot, values["stage"], stage.velocity, self, host, values["port"], token
+        )
+        self._drawing = threading.Event()
+        self._thread = threading.Thread(
+            target=self._draw, args=(1.0 / values["rate"],), name="drawing"
+        )
+        self._thread.start()
+        self.create_timer(COMMAND_S, self._send_velocity)
+        secret = f"; the token to command: {token}" if token else ""
+        self.get_logger().info(f"open http://{host}:{self._page.port}{secret}")
+
+    def close(self) -> None:
+        self._drawing.set()
+        self._thread.join()
+        self._page.close()
+
+    # What the page asks for, in the page's threads
+
+    def estop(self, answered: Answered) -> None:
+        self.ask("estop", answered)
+
+    def ask(self, service: str, answered: Answered) -> None:
+        client = self._callers[service]
+        if not client.service_is_ready():
+            answered(False, f"nobody offers {client.srv_name}: is the stack up?")
+            return
+
+        def show(future: Any) -> None:
+            answer = future.result()
+            answered(answer.success, answer.message)
+
+        client.call_async(Trigger.Request()).add_done_callback(show)
+
+    def drive(self, velocity: Velocity) -> None:
+        was, self._velocity = self._velocity, velocity
+        if velocity == STILL and was != STILL:
+            self._publish(STILL)
+
+    def _send_velocity(self) -> None:
+        if self._velocity != STILL:
+            self._publish(self._velocity)
+
+    def _publish(self, velocity: Velocity) -> None:
+        twist = Twist()
+        twist.linear.x, twist.linear.y, twist.angular.z = velocity
+        self._command.publish(twist)
+
+    # What the page shows
+
+    def _draw(self, period_s: float) -> None:
+        words_due = 0.0
+        while not self._drawing.wait(period_s):
+            if not self._page.watched:
+                continue
+            self._look()
+            self._page.show(self._snapshot)
+            if time.monotonic() >= words_due:
+                words_due = time.monotonic() + WORDS_S
+                self._page.show_words(self._snapshot)
+
+    def _look(self) -> None:
+        shown, now = self._snapshot, time.monotonic()
+        joints = self._joints.take()
+        if joints is not None:
+            self._heard_joints = now
+            shown.q = np.array(joints.position, np.float32)
+            shown.effort = np.array(joints.effort, np.float32)
+        shown.silent_s = now - self._heard_joints
+        odometry = self._odometry.take()
+        if odometry is not None:
+            pose, twist = odometry.pose.pose, odometry.twist.twist
+            shown.position = (pose.position.x, pose.position.y, pose.position.z)
+            turn = pose.orientation
+            shown.quaternion = (turn.w, turn.x, turn.y, turn.z)
+            shown.measured = (twist.linear.x, twist.linear.y, twist.angular.z)
+        asked = self._asked.take()
+        if asked is not None:
+            shown.asked = (asked.linear.x, asked.linear.y, asked.angular.z)
+
+    def _on_temperatures(self, message: Float32MultiArray) -> None:
+        self._snapshot.temperature = np.array(message.data, np.float32)
+
+    def _on_battery(self, message: BatteryState) -> None:
+        self._snapshot.battery = f"{message.percentage * 100:.0f} %, {message.voltage:.1f} V"
+
+    def _on_mode(self, message: String) -> None:
+        self._snapshot.mode = message.data
+        self._note(f"mode: {message.data}")
+
+    def _on_safety(self, message: DiagnosticStatus) -> None:
+        if message.message != self._snapshot.safety:
+            self._note(f"safety: {message.message}")
+        self._snapshot.safety = message.message
+        self._snapshot.stopped = message.level == DiagnosticStatus.ERROR
+
+    def _on_run(self, message: String) -> None:
+        self._snapshot.recording = message.data
+
+    def _on_statistics(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            self._snapshot.statistics = {pair.key: pair.value for pair in status.values}
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            if status.level == DiagnosticStatus.OK:
+                self._snapshot.troubles.pop(status.name, None)
+            else:
+                if status.name not in self._snapshot.troubles:
+                    self._note(f"{status.name}: {status.message}")
+                self._snapshot.troubles[status.name] = status.message
+
+    def _note(self, words: str) -> None:
+        self._snapshot.events.append(f"{time.strftime('%H:%M:%S')} {words}")
+
+
+def _page_module() -> Any:
+    """Late: what draws the page is an extra."""
+    try:
+        from sim2real_deploy.dashboard import page
+    except ModuleNotFoundError as error:
+        raise Refusal(
+            f"the dashboard needs {error.name}: pip install 'sim2real_deploy[dashboard]'"
+        ) from None
+    return page
+
+
+def build(_: Stop) -> Sequence[Node]:
+    return (Dashboard(),)
+
+
+if __name__ == "__main__":
+    run(build)
