@@ -7,6 +7,7 @@ import ctypes
 import gc
 import os
 import sys
+from pathlib import Path
 
 FIFO_PRIORITY = 60  # above ordinary work, below the kernel's own threads
 SERVICE_PRIORITY = 30  # of the other threads of a loop's process
@@ -33,13 +34,34 @@ def lock_memory() -> str:
 def prefer_this_process() -> None:
     """Before any thread is made: all inherit it. A thread that the scheduler takes off the
     processor while it holds the interpreter lock would hold the loop up, whatever its priority."""
-    prefer_this_thread(SERVICE_PRIORITY)
+    _prefer(0, SERVICE_PRIORITY)
 
 
-def prefer_this_thread(priority: int = FIFO_PRIORITY) -> str:
-    """SCHED_FIFO for the calling thread and those it makes. Why it is not allowed, else ""."""
+def prefer_this_thread() -> str:
+    """SCHED_FIFO for the calling thread. The reason where that is not allowed, else ""."""
+    return _prefer(0)
+
+
+def prefer_receivers() -> str:
+    """The same for the threads in which DDS takes samples off the network: the loop waits for them.
+
+    Cyclone starts them by itself and calls them "recv"; they exist once a link is open.
+    """
+    names = {task: _name(task) for task in Path("/proc/self/task").iterdir()}
+    reasons = [_prefer(int(task.name)) for task, name in names.items() if name.startswith("recv")]
+    return next(filter(None, reasons), "")
+
+
+def _name(task: Path) -> str:
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+        return (task / "comm").read_text()
+    except OSError:  # it has just ended
+        return ""
+
+
+def _prefer(thread: int, priority: int = FIFO_PRIORITY) -> str:
+    try:
+        os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(priority))
     except OSError as error:
         return f"no real-time priority: {error.strerror} (ulimit -r {FIFO_PRIORITY})"
     return ""

@@ -1,0 +1,308 @@
+"""The same policy in the usual loop on the vendor's SDK, in ours, and a bare echo, in one run.
+
+A source sends LowState at the wire's rate and notes when it first hears a command that knows of
+each state. To tell which, every contestant copies the state's tick into the command's spare field.
+"""
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import psutil
+
+from sim2real_deploy.checks import Check
+from sim2real_deploy.control import realtime
+from sim2real_deploy.control.controller import Controller
+from sim2real_deploy.control.loop import ControlLoop
+from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.control.supervision import Unsupervised
+from sim2real_deploy.policy.bundle import load_bundle
+from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
+from sim2real_deploy.wire import vendor
+from sim2real_deploy.wire.channels import Kind, Participant
+from sim2real_deploy.wire.codec import CommandEncoder, StateDecoder, StateEncoder
+from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE, DdsLink
+from sim2real_deploy.wire.messages import FAMILIES, Family
+
+INTERFACE = "lo"
+READY_S = 60.0
+SETTLE_S = 1.0  # of states before anything counts
+CONTESTANTS = ("echo", "ours", "vendor")
+Progress = Callable[[str, float], None]  # what is going on, and how far in all, 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the source saw of one contestant."""
+
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+    rate_error_percent: float
+    cpu_percent: float  # of one core, in the contestant's process
+    states: int
+    unanswered: int  # states that no command ever knew of
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    echo: Figures
+    ours: Figures
+    vendor: Figures
+
+    def checks(self) -> list[Check]:
+        echo, ours, theirs = self.echo, self.ours, self.vendor
+        return [
+            Check.at_least("latency p50, times lower", theirs.p50_ms / ours.p50_ms, 4),
+            Check.at_least("latency p99, times lower", theirs.p99_ms / ours.p99_ms, 4),
+            Check.at_most("rate error", ours.rate_error_percent, 0.1, "%"),
+            Check.at_least("CPU, times lower", theirs.cpu_percent / ours.cpu_percent, 4),
+            Check.at_most("latency p50, of a bare echo", ours.p50_ms / echo.p50_ms, 2, "times"),
+            Check.at_most("latency p99, of a bare echo", ours.p99_ms / echo.p99_ms, 2, "times"),
+            Check.at_most("states never answered", ours.unanswered, 0),
+        ]
+
+    def raw(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def run(robot: str, policy: str, seconds: float, progress: Progress) -> Result:
+    """By turns, so that a busy moment of the machine meets all alike."""
+    spec = load_robot(robot)
+    load_bundle(policy, spec)  # refused here, in words, and not in a child
+    turns: dict[str, list[_Turn]] = {name: [] for name in CONTESTANTS}
+    order = CONTESTANTS * 2
+    for number, name in enumerate(order):
+        progress(name, number / len(order))
+        turns[name].append(_take_turn(name, spec, policy, seconds / 2, number))
+    progress("done", 1.0)
+    return Result(**{name: _sum_up(both, spec) for name, both in turns.items()})
+
+
+@dataclass(slots=True)
+class _Turn:
+    latency_s: list[float]
+    unanswered: int
+    commands: int
+    heard_s: float  # from the first command to the last
+    cpu_s: float
+    wall_s: float
+
+
+def _sum_up(turns: list[_Turn], spec: RobotSpec) -> Figures:
+    latency = np.concatenate([turn.latency_s for turn in turns]) * 1e3
+    p50, p99, most = np.percentile(latency, (50, 99, 100))
+    rate = sum(turn.commands - 1 for turn in turns) / sum(turn.heard_s for turn in turns)
+    return Figures(
+        p50_ms=float(p50),
+        p99_ms=float(p99),
+        max_ms=float(most),
+        rate_error_percent=100 * abs(rate / spec.wire.rate_hz - 1),
+        cpu_percent=100 * sum(t.cpu_s for t in turns) / sum(t.wall_s for t in turns),
+        states=len(latency),
+        unanswered=sum(turn.unanswered for turn in turns),
+    )
+
+
+def _take_turn(name: str, spec: RobotSpec, policy: str, seconds: float, number: int) -> _Turn:
+    context = multiprocessing.get_context("spawn")
+    domain = 101 + (os.getpid() + number) % 100
+    here, there = context.Pipe()
+    contestant = {"echo": _echo, "ours": _ours, "vendor": _vendors}[name]
+    child = context.Process(target=contestant, args=(domain, spec, policy, there), daemon=True)
+    child.start()
+    source = _Source(spec, domain, "native" if name == "vendor" else "robot")
+    try:
+        patience = time.monotonic() + READY_S
+        while not here.poll():
+            if not child.is_alive() or time.monotonic() > patience:
+                raise RuntimeError(f"the contestant '{name}' did not come up")
+            source.send_for(0.2)
+        source.send_for(SETTLE_S)
+        process = psutil.Process(child.pid)
+        before, start = sum(process.cpu_times()[:2]), time.monotonic()
+        source.begin()
+        source.send_for(seconds)
+        wall = time.monotonic() - start
+        return source.turn(sum(process.cpu_times()[:2]) - before, wall)
+    finally:
+        child.kill()
+        child.join()
+        source.close()
+
+
+class _Source:
+    """Sends states by absolute deadlines and listens in between, all in one thread."""
+
+    def __init__(self, spec: RobotSpec, domain: int, kind: Kind) -> None:
+        family = FAMILIES[spec.wire.family]
+        self._participant = Participant(domain, INTERFACE, "source")
+        self._states = self._participant.writer(LOW_STATE, family.state.type_name, kind)
+        self._commands = self._participant.reader(LOW_CMD, family.command.type_name, kind)
+        self._mark = family.command.span("reserve")
+        self._encoder = StateEncoder(spec)
+        self._state = _standing(spec)
+        self._period_s = 1.0 / spec.wire.rate_hz
+        self._due = time.monotonic()
+        self.begin()
+
+    def begin(self) -> None:
+        """From here on it counts."""
+        self._sent_ns: dict[int, int] = {}
+        self._heard: list[tuple[int, int]] = []  # tick, when
+
+    def send_for(self, seconds: float) -> None:
+        for _ in range(round(seconds / self._period_s)):
+            self._listen()
+            state = self._state
+            state.tick += 2
+            sample = self._encoder.encode(state)
+            self._sent_ns[state.tick] = time.monotonic_ns()
+            self._states.write(sample)
+            self._due = max(self._due + self._period_s, time.monotonic() - 0.1)
+
+    def _listen(self) -> None:
+        while (left := self._due - time.monotonic()) > 0:
+            if self._commands.wait(left):
+                now = time.monotonic_ns()
+                for sample in self._commands.take():
+                    tick = int.from_bytes(sample.data[self._mark][:4], "little")
+                    self._heard.append((tick, now))
+
+    def turn(self, cpu_s: float, wall_s: float) -> _Turn:
+        """For each state, how long until a command knew of it or of a newer one."""
+        self._due += 0.05
+        self._listen()
+        heard = [entry for entry in self._heard if entry[0] in self._sent_ns]
+        latency, unanswered, place = [], 0, 0
+        best = np.maximum.accumulate([tick for tick, _ in heard]) if heard else np.zeros(0)
+        for tick, sent_ns in self._sent_ns.items():
+            place = int(np.searchsorted(best, tick))
+            if place < len(heard):
+                latency.append((heard[place][1] - sent_ns) * 1e-9)
+            else:
+                unanswered += 1
+        span = (heard[-1][1] - heard[0][1]) * 1e-9 if heard else wall_s
+        return _Turn(latency, unanswered, len(heard), span, cpu_s, wall_s)
+
+    def close(self) -> None:
+        self._participant.close()
+
+
+def _echo(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
+    """As little as can be between a state and a command on this link."""
+    family = FAMILIES[spec.wire.family]
+    participant = Participant(domain, INTERFACE, "echo")
+    reader = participant.reader(LOW_STATE, family.state.type_name)
+    writer = participant.writer(LOW_CMD, family.command.type_name)
+    tick, mark = family.state.span("tick"), family.command.span("reserve")
+    damping = JointCommand.damping(spec.joint_count, 1.0)
+    command = bytearray(CommandEncoder(spec).encode(damping))
+    _prefer()
+    pipe.send("ready")
+    while True:
+        if reader.wait(1.0):
+            for sample in reader.take():
+                command[mark.start : mark.start + 4] = sample.data[tick]
+                writer.write(bytes(command))
+
+
+class _MarkedLink(DdsLink):
+    """Ours, with the state's tick in the command's spare field."""
+
+    def send(self, command: JointCommand) -> bytes:
+        if self.latest is not None:
+            self._encoder._fields["reserve"] = self.latest.tick
+        return super().send(command)
+
+
+def _ours(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
+    link = _MarkedLink(spec, INTERFACE, domain, name="ours")
+    controller = Controller(spec, load_stage(), load_bundle(policy, spec).open())
+    controller.situation.sport_released = True
+    loop = ControlLoop(link, controller, Unsupervised())
+
+    def operate() -> None:
+        """To walking, and back to it when a busy machine kept the states away for too long."""
+        ready = False
+        while True:
+            if controller.mode is not Mode.WALKING:
+                controller.situation.fault = ""
+                loop.request(Event.STAND)
+                loop.request(Event.WALK)
+            elif not ready:
+                pipe.send("ready")
+                ready = True
+            time.sleep(0.1)
+
+    threading.Thread(target=operate, daemon=True).start()
+    realtime.calm_interpreter()
+    _prefer()
+    loop.run(threading.Event())
+
+
+def _vendors(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
+    """What deployments on the vendor's SDK do: a callback keeps the newest state, a loop works on
+    it, writes and sleeps. Observation and network are our own, so the difference is the rest."""
+    family: Family = FAMILIES[spec.wire.family]
+    runner = load_bundle(policy, spec).open()
+    channel, checksum = vendor.module("core.channel"), vendor.checksum()
+    command_class = vendor.idl(family.command.type_name)
+    channel.ChannelFactoryInitialize(domain, INTERFACE)
+    newest: list[Any] = [None]
+    subscriber = channel.ChannelSubscriber(LOW_STATE, vendor.idl(family.state.type_name))
+    subscriber.Init(lambda message: newest.__setitem__(0, message), 10)
+    publisher = channel.ChannelPublisher(LOW_CMD, command_class)
+    publisher.Init()
+    command = command_class.deserialize(
+        CommandEncoder(spec).encode(JointCommand.damping(spec.joint_count, 1.0))
+    )
+    template, still = _standing(spec), np.zeros(3, np.float32)
+    joints, every = range(spec.joint_count), round(spec.wire.rate_hz / runner.contract.rate_hz)
+    while newest[0] is None:
+        time.sleep(0.01)
+    pipe.send("ready")
+    count = 0
+    while True:
+        state = newest[0]
+        if count % every == 0:
+            motors = state.motor_state
+            seen = replace(
+                template,
+                quaternion=np.array(state.imu_state.quaternion, np.float32),
+                gyroscope=np.array(state.imu_state.gyroscope, np.float32),
+                q=np.array([motors[i].q for i in joints], np.float32),
+                dq=np.array([motors[i].dq for i in joints], np.float32),
+            )
+            runner.observe(seen, still)
+            runner.infer()
+        for i in joints:
+            motor = command.motor_cmd[i]
+            motor.mode, motor.q, motor.dq, motor.tau = 1, float(runner.target[i]), 0.0, 0.0
+            motor.kp, motor.kd = float(runner.kp[i]), float(runner.kd[i])
+        command.reserve = state.tick
+        command.crc = checksum(command)
+        publisher.Write(command)
+        count += 1
+        time.sleep(1.0 / spec.wire.rate_hz)
+
+
+def _prefer() -> None:
+    realtime.prefer_this_thread()
+    realtime.prefer_receivers()
+    realtime.lock_memory()
+
+
+def _standing(spec: RobotSpec) -> RobotState:
+    family = FAMILIES[spec.wire.family]
+    blank = b"\x00\x01".ljust(family.state.size, b"\0")
+    state = StateDecoder(spec).decode(blank, 0)
+    upright = np.array([1, 0, 0, 0], np.float32)
+    return replace(state, q=spec.stand_pose, quaternion=upright)
