@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from sim2real_deploy.checks import Check
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
 from sim2real_deploy.wire import vendor
 from sim2real_deploy.wire.channels import Participant
@@ -27,6 +28,7 @@ from sim2real_deploy.wire.messages import GO_LOW_CMD, GO_LOW_STATE, REMOTE_BYTES
 
 RATE_HZ = 500.0
 DISCOVERY_S = 1.0
+START_S = 60.0  # for a process to come up, on however busy a machine
 END_S = 1.0  # of silence
 Progress = Callable[[str, float], None]  # what is going on, and how far in all, 0 to 1
 
@@ -157,15 +159,22 @@ def _one_way(receive: Callable[..., None], seconds: float) -> list[float]:
     send = _send_ours if receive is _ours else _send_vendors
     receiver.start()
     try:
-        here.recv()  # it listens
+        _told(here)  # that it listens
         sender = context.Process(target=send, args=(domain, int(seconds * RATE_HZ)), daemon=True)
         sender.start()
         sender.join()
-        seen: list[float] = here.recv()
-        return [int(seconds * RATE_HZ), *seen]
+        return [int(seconds * RATE_HZ), *_told(here)]
     finally:
         receiver.kill()
         receiver.join()
+
+
+def _told(pipe: Connection) -> list[float]:
+    if pipe.poll(START_S):
+        told: list[float] = pipe.recv()
+        if told is not None:
+            return told
+    raise Refusal("no sample came through on lo: is the interface up, the machine not overrun?")
 
 
 class _Log:
@@ -185,7 +194,9 @@ class _Log:
         if len(self.delays) == 1:
             self._first = self._last
 
-    def report(self) -> list[float]:
+    def report(self) -> list[float] | None:
+        if not self.delays:
+            return None
         cpu, wall = (last - first for last, first in zip(self._last, self._first, strict=True))
         return [self.received, cpu, wall, *self.delays]
 
@@ -206,8 +217,8 @@ def _paced(count: int, send: Callable[[int], None]) -> None:
 
 def _ours(domain: int, pipe: Connection) -> None:
     link, log = DdsLink(load_robot("go2"), "lo", domain), _Log()
-    pipe.send("ready")
-    timeout_s = 20.0
+    pipe.send([])
+    timeout_s = START_S
     while (state := link.wait(timeout_s)) is not None:
         log.add(state.remote)
         timeout_s = END_S
@@ -233,8 +244,8 @@ def _vendors(domain: int, pipe: Connection) -> None:
     subscriber = channel.ChannelSubscriber(LOW_STATE, vendor.idl(GO_LOW_STATE.type_name))
     # With a queue of ten, as in all of the vendor's low-level examples.
     subscriber.Init(lambda message: log.add(bytes(message.wireless_remote[:8])), 10)
-    pipe.send("ready")
-    deadline = time.monotonic() + 20.0
+    pipe.send([])
+    deadline = time.monotonic() + START_S
     seen = 0
     while time.monotonic() < deadline:
         time.sleep(0.1)
