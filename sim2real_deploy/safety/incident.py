@@ -8,6 +8,7 @@ from sim2real_deploy.robots.state import RobotState
 from sim2real_deploy.safety.chain import Report
 from sim2real_deploy.safety.supervisor import Change, Supervisor
 
+EVERY = 5  # of the states is kept: 100 Hz show how it came about, the bag has them all
 SERIES = ("quaternion", "gyroscope", "accelerometer", "q", "dq", "torque", "temperature")
 
 
@@ -19,6 +20,7 @@ def incident(
     now_ns: int,
 ) -> dict[str, Any]:
     """The content of an incident file; times are seconds before (negative) or after `now_ns`."""
+    states = states[::-EVERY][::-1]
     return {
         "stop": supervisor.latched.name.lower(),
         "reason": supervisor.latched_reason,
@@ -49,6 +51,9 @@ def incident(
         "states": {
             "t_s": [(state.received_ns - now_ns) / 1e9 for state in states],
             "tick": [state.tick for state in states],
-            **{name: [getattr(state, name).tolist() for state in states] for name in SERIES},
+            **{
+                name: [getattr(state, name).astype(float).round(4).tolist() for state in states]
+                for name in SERIES
+            },
         },
     }

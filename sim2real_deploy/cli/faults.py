@@ -1,0 +1,80 @@
+"""`sim2real faults`: break everything against the twin, and measure the way to damping."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import typer
+
+from sim2real_deploy.cli import app
+
+
+@app.command("faults")
+def faults(
+    json_file: Path = typer.Option(None, "--json", help="Write the figures here."),
+    repeat: int = typer.Option(20, min=1, help="Times that each fault is injected."),
+    only: str = typer.Option("", help="Only the faults whose name holds this."),
+    policy: str = typer.Option("go2_walk", help="Policy bundle that walks meanwhile."),
+) -> None:
+    """Run the whole stack against the twin, inject every fault, time it on the wire."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from sim2real_deploy.checks import exit_code, print_table, write_json
+    from sim2real_deploy.cli.up import free_domain
+    from sim2real_deploy.control.realtime import calm_interpreter, prefer_this_process
+    from sim2real_deploy.errors import Refusal
+    from sim2real_deploy.evaluation.fault_cases import Case, cases
+    from sim2real_deploy.evaluation.fault_stack import Stack
+    from sim2real_deploy.evaluation.faults import run_campaign
+
+    prefer_this_process()
+    domain = free_domain()
+    folder = Path(tempfile.mkdtemp(prefix="sim2real-faults-"))
+    stack = Stack(folder, domain, domain + 100, _commands(folder, domain, policy))
+    try:
+        calm_interpreter()
+        chosen = [case for case in cases(stack) if only in case.name]
+        if not chosen:
+            names = ", ".join(case.name for case in cases(stack))
+            raise Refusal(f"no fault's name holds '{only}'; there are: {names}")
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, TimeElapsedColumn()) as progress:
+            task = progress.add_task("starting the stack", total=len(chosen) * repeat)
+
+            def tell(case: Case, trial: int) -> None:
+                done = chosen.index(case) * repeat + trial
+                progress.update(task, completed=done, description=case.name)
+
+            results = run_campaign(stack, chosen, repeat, tell)
+            progress.update(task, completed=len(chosen) * repeat)
+    finally:
+        stack.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    checks = [check for result in results for check in result.checks()]
+    print_table(f"from fault to damping on the wire, worst of {repeat}", checks)
+    if json_file:
+        raw = {
+            "repeat": repeat,
+            "faults": [
+                {
+                    "name": result.case.name,
+                    "outcome": result.case.outcome,
+                    "times_ms": result.times_ms,
+                    "problems": result.problems,
+                }
+                for result in results
+            ],
+        }
+        write_json(json_file, "faults", checks, raw)
+    raise typer.Exit(exit_code(checks))
+
+
+def _commands(folder: Path, domain: int, policy: str) -> dict[str, list[str]]:
+    """The graph of a bring-up, the twin left out: the campaign has it under its own hand."""
+    from sim2real_deploy.bringup import GO2_WALK, Process, go2_walk, resolve
+    from sim2real_deploy.launcher import command_line
+
+    given = {"policy": policy, "stage": "indoor", "domain": str(domain), "runs": str(folder)}
+    graph = [process for process in go2_walk(resolve(GO2_WALK, given)) if process.name != "twin"]
+    graph.append(Process("fault_operator"))
+    return {process.name: command_line(process, "", "") for process in graph}

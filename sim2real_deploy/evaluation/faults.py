@@ -1,0 +1,126 @@
+"""The fault campaign: break everything, often, and see on the wire what comes of it."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sim2real_deploy.checks import Check
+from sim2real_deploy.evaluation.fault_cases import Case
+from sim2real_deploy.evaluation.fault_stack import Stack
+
+SLOW_SPEED = 0.12  # m/s, averaged over a gait: it stands
+ALERT_S = 8.0
+
+
+@dataclass
+class Result:
+    """Every trial of one case: the time it took, and what was wrong with it."""
+
+    case: Case
+    times_ms: list[float] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def worst_ms(self) -> float:
+        return max(self.times_ms, default=float("inf"))
+
+    def checks(self) -> Sequence[Check]:
+        name, bound = self.case.name, self.case.bound_ms
+        timing = Check.at_most(name, round(self.worst_ms, 1), bound, "ms")
+        if not self.problems:
+            return (timing,)
+        return (timing, Check.at_most(f"{name}: {self.problems[0]}", len(self.problems), 0))
+
+
+def run_campaign(
+    stack: Stack, cases: Sequence[Case], repeat: int, tell: Callable[[Case, int], None]
+) -> list[Result]:
+    results = []
+    for case in cases:
+        result = Result(case)
+        for trial in range(repeat):
+            tell(case, trial)
+            stack.recover()
+            start_ns = case.inject(stack)
+            took_ms, problem = JUDGES[case.outcome](stack, case, start_ns)
+            result.times_ms.append(took_ms)
+            if problem:
+                result.problems.append(problem)
+        results.append(result)
+    return results
+
+
+Judgement = tuple[float, str]
+
+
+def judge_damping(stack: Stack, case: Case, start_ns: int) -> Judgement:
+    damped_ns = stack.watch.damped_at(start_ns, max(2.0, case.bound_ms / 500))
+    if damped_ns is None:
+        return float("inf"), "it was not damped"
+    took_ms = (damped_ns - start_ns) / 1e6
+    return took_ms, _not_finite(stack, start_ns) or _unanswered(stack, case)
+
+
+def judge_sitting(stack: Stack, case: Case, start_ns: int) -> Judgement:
+    damped_ns = stack.watch.damped_at(start_ns, case.bound_ms / 1000 + 2.0)
+    if damped_ns is None:
+        return float("inf"), "it was not damped"
+    took_ms = (damped_ns - start_ns) / 1e6
+    problem = "" if took_ms > 300 else "it was dropped, not sat down"
+    return took_ms, problem or _not_finite(stack, start_ns) or _unanswered(stack, case)
+
+
+def judge_walking(stack: Stack, case: Case, start_ns: int) -> Judgement:
+    """Control must not notice; a person must."""
+    deadline = time.monotonic() + ALERT_S
+    while _unanswered(stack, case) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    took_ms = (time.monotonic_ns() - start_ns) / 1e6
+    if any(seen.damping for seen in stack.watch.since(start_ns)) or stack.mode != "walking":
+        return took_ms, "control was disturbed"
+    return took_ms, _unanswered(stack, case)
+
+
+def judge_standing(stack: Stack, case: Case, start_ns: int) -> Judgement:
+    """It comes to rest on its feet, under control."""
+    position = stack.twin.ask(lambda twin: twin.base_truth.position)
+    deadline = time.monotonic() + case.bound_ms / 1000
+    while time.monotonic() < deadline:
+        time.sleep(0.5)
+        before, position = position, stack.twin.ask(lambda twin: twin.base_truth.position)
+        if float(np.linalg.norm((position - before)[:2])) / 0.5 < SLOW_SPEED:
+            break
+    else:
+        return float("inf"), "it walks on"
+    took_ms = (time.monotonic_ns() - start_ns) / 1e6
+    if any(seen.damping for seen in stack.watch.since(start_ns)) or stack.mode != "walking":
+        return took_ms, "control was disturbed"
+    return took_ms, _unanswered(stack, case)
+
+
+def _not_finite(stack: Stack, start_ns: int) -> str:
+    wild = any(not seen.finite for seen in stack.watch.since(start_ns))
+    return "a command that is not finite was sent" if wild else ""
+
+
+def _unanswered(stack: Stack, case: Case) -> str:
+    """The right event must be told; one that comes a moment later than the damping may."""
+    if not case.events:
+        return ""
+    deadline = time.monotonic() + 0.5
+    while time.monotonic() < deadline:
+        events = stack.events
+        if set(case.events) & set(events):
+            return ""
+        time.sleep(0.05)
+    return f"told {', '.join(events) or 'nothing'} and not {' or '.join(case.events)}"
+
+
+JUDGES: dict[str, Callable[[Stack, Case, int], Judgement]] = {
+    "damping": judge_damping,
+    "sits": judge_sitting,
+    "walks": judge_walking,
+    "stands": judge_standing,
+}
