@@ -36,8 +36,8 @@ def test_the_same_checkpoint_gives_the_same_bytes(checkpoint: Path, tmp_path: Pa
 
 
 def test_the_bundle_loads_and_says_where_it_comes_from(checkpoint: Path, tmp_path: Path) -> None:
-    export(checkpoint, tmp_path)
-    bundle = load_bundle(tmp_path, ROBOT)  # replays the golden steps
+    export(checkpoint, tmp_path / "bundle")
+    bundle = load_bundle(tmp_path / "bundle", ROBOT)  # replays the golden steps
     assert bundle.contract.provenance["seed"] == 4
     assert bundle.contract.provenance["steps"] == 3 * 8 * 8
     assert bundle.contract.provenance["versions"]["torch"] == torch.__version__.split("+")[0]
@@ -47,8 +47,8 @@ def test_the_bundle_loads_and_says_where_it_comes_from(checkpoint: Path, tmp_pat
 
 
 def test_the_contract_is_in_the_network_s_file_too(checkpoint: Path, tmp_path: Path) -> None:
-    contract = export(checkpoint, tmp_path)
-    model = onnx.load(str(tmp_path / "policy.onnx"))
+    contract = export(checkpoint, tmp_path / "bundle")
+    model = onnx.load(str(tmp_path / "bundle" / "policy.onnx"))
     inside = json.loads({p.key: p.value for p in model.metadata_props}["contract"])
     for name in ("robot", "rate_hz", "joints", "kp", "kd", "default_position", "command_ranges"):
         told = contract.model_dump(mode="json")[name]
@@ -67,8 +67,8 @@ def test_the_written_network_computes_what_torch_computes() -> None:
 
     torch.manual_seed(0)
     module = mlp(7, (16, 8), 3)
-    model = network([p.detach().numpy() for p in module.parameters()], {})
-    session = onnxruntime.InferenceSession(model.SerializeToString())
+    model = network([p.detach().numpy() for p in module.parameters()])
+    session = onnxruntime.InferenceSession(model)
     for _ in range(10):
         seen = np.random.default_rng(0).normal(size=(1, 7)).astype(np.float32)
         (given,) = session.run(None, {"observation": seen})

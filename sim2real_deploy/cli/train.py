@@ -1,5 +1,6 @@
 """`sim2real train`: from a config to a policy bundle."""
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,7 @@ def train_command(
     where = folder or Path("runs") / settings.name / f"seed_{seed}"
     with progress.reporting(console, where) as report:
         checkpoint = train(Run(settings, where, seed, minutes, resume), report)
+    shutil.rmtree(where / "bundle", ignore_errors=True)  # of the run that was resumed
     contract = export(checkpoint, where / "bundle")
     progress.plot(where, where / "training.png")
     console.print(f"policy {contract.name}, {contract.provenance['steps']:,} steps, seed {seed}")

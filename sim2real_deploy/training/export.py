@@ -4,7 +4,6 @@ The network is written node by node, so the same checkpoint always gives the sam
 """
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
-import yaml
 from onnx import TensorProto, helper, numpy_helper
 
 from sim2real_deploy import configfile
 from sim2real_deploy.policy.contract import Contract
+from sim2real_deploy.policy.record import embed
+from sim2real_deploy.policy.save import save_bundle
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.environment import Environment
@@ -28,34 +28,23 @@ GOLDEN = 16
 GOLDEN_STEPS = 100  # control steps the golden robots have walked before they are asked
 
 
-class _PlainDumper(yaml.SafeDumper):
-    """Writes a value out wherever it stands: our reader refuses aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
 def export(checkpoint: Path, folder: Path) -> Contract:
-    """Write the bundle and return its contract."""
+    """Write the bundle into a new folder and return its contract."""
     content = load_checkpoint(checkpoint)
     config = configfile.parse(content["config"], TrainingConfig, str(checkpoint))
     robot = load_robot(config.robot)
     weights = [content["actor"][name].numpy() for name in content["actor"] if name != "log_std"]
+    bare = network(weights)
     claims = _claims(config, robot, content)
-    model = network(weights, {"contract": json.dumps(claims, sort_keys=True)}).SerializeToString()
-    claims["golden"] = _golden(config, robot, model)
-    claims["sha256"] = hashlib.sha256(model).hexdigest()
-    contract = configfile.parse(claims, Contract, str(checkpoint))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "policy.onnx").write_bytes(model)
-    text = yaml.dump(
-        claims, Dumper=_PlainDumper, sort_keys=False, default_flow_style=None, width=100
-    )
-    (folder / "policy.yaml").write_text(text, encoding="utf-8")
+    claims |= {"golden": _golden(config, robot, bare), "sha256": "0" * 64}
+    draft = configfile.parse(claims, Contract, str(checkpoint))
+    model = embed(bare, draft)
+    contract = draft.model_copy(update={"sha256": hashlib.sha256(model).hexdigest()})
+    save_bundle(folder, contract, model)
     return contract
 
 
-def network(weights: list[np.ndarray[Any, Any]], metadata: dict[str, str]) -> onnx.ModelProto:
+def network(weights: list[np.ndarray[Any, Any]]) -> bytes:
     """A multilayer perceptron with ELU between its layers; weights and biases by turns."""
     nodes, tensors, flowing = [], [], INPUT
     layers = len(weights) // 2
@@ -81,9 +70,8 @@ def network(weights: list[np.ndarray[Any, Any]], metadata: dict[str, str]) -> on
         ir_version=IR_VERSION,
         opset_imports=[helper.make_opsetid("", OPSET)],
     )
-    helper.set_model_props(model, metadata)
     onnx.checker.check_model(model)
-    return model
+    return bytes(model.SerializeToString())
 
 
 def _claims(config: TrainingConfig, robot: RobotSpec, content: dict[str, Any]) -> dict[str, Any]:
