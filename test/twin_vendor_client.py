@@ -9,6 +9,7 @@ import json
 import struct
 import sys
 import time
+from typing import Any
 
 from sim2real_deploy.wire import vendor
 
@@ -17,18 +18,17 @@ STAND = [0.0, 0.67, -1.3] * 4
 LIE = [-0.35, 1.36, -2.65, 0.35, 1.36, -2.65, -0.5, 1.36, -2.65, 0.5, 1.36, -2.65]
 
 
-def crc(message: object) -> int:
+def crc(m: Any) -> int:
     """The C source's loop, bit by bit, over the message packed as the SDK packs it."""
-    m = message
-    head = struct.pack("<BBBB", *m.head, m.level_flag, m.frame_reserve)  # type: ignore[attr-defined]
-    head += struct.pack("<IIIIH2x", *m.sn, *m.version, m.bandwidth)  # type: ignore[attr-defined]
+    head = struct.pack("<BBBB", *m.head, m.level_flag, m.frame_reserve)
+    head += struct.pack("<IIIIH2x", *m.sn, *m.version, m.bandwidth)
     motors = b"".join(
         struct.pack("<B3xfffffIII", c.mode, c.q, c.dq, c.tau, c.kp, c.kd, *c.reserve)
-        for c in m.motor_cmd  # type: ignore[attr-defined]
+        for c in m.motor_cmd
     )
-    tail = struct.pack("<4B", m.bms_cmd.off, *m.bms_cmd.reserve)  # type: ignore[attr-defined]
-    tail += bytes(m.wireless_remote) + bytes(m.led) + bytes(m.fan)  # type: ignore[attr-defined]
-    tail += struct.pack("<BxI", m.gpio, m.reserve)  # type: ignore[attr-defined]
+    tail = struct.pack("<4B", m.bms_cmd.off, *m.bms_cmd.reserve)
+    tail += bytes(m.wireless_remote) + bytes(m.led) + bytes(m.fan)
+    tail += struct.pack("<BxI", m.gpio, m.reserve)
     packed = head + motors + tail
     value = 0xFFFFFFFF
     for (word,) in struct.iter_unpack("<I", packed):
@@ -66,9 +66,9 @@ def main(domain: int) -> None:
     channel.ChannelFactoryInitialize(domain, "lo")
     publisher = channel.ChannelPublisher("rt/lowcmd", types.LowCmd_)
     publisher.Init()
-    latest = []
+    latest: list[Any] = []
     subscriber = channel.ChannelSubscriber("rt/lowstate", types.LowState_)
-    subscriber.Init(lambda state: latest.append(state), 10)
+    subscriber.Init(latest.append, 10)
     mode = release_sport_mode()
     while not latest:
         time.sleep(0.01)
@@ -87,11 +87,9 @@ def main(domain: int) -> None:
             publisher.Write(low_cmd)
             time.sleep(0.002)
 
-    def say(what: str) -> None:
+    def say() -> None:
         state = latest[-1]
         facts = {
-            "what": what,
-            "q": [float(m.q) for m in state.motor_state[:12]],
             "force": [int(f) for f in state.foot_force],
             "ticks": [int(s.tick) for s in latest],
             "power_v": float(state.power_v),
@@ -105,9 +103,10 @@ def main(domain: int) -> None:
     move(here, SIT, 0.5)
     move(SIT, STAND, 1.0)
     move(STAND, STAND, 1.0)
-    say("standing")
+    say()
     move(STAND, LIE, 1.5)
-    say("lying")
+    move(LIE, LIE, 0.5)
+    say()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import mujoco
 SITE = "hoist"
 CRANE = "hoist_crane"
 CRANE_HEIGHT = 3.0  # m above the robot's base when it stands
-SLACK = 0.03  # m the robot may sink before the rope holds it
+SLACK = 0.05  # m the robot may sink before the rope holds it
 OFF_AFTER_NS = 2_000_000_000
 FOLLOW_S = 0.5  # time constant with which the crane comes after the robot
 

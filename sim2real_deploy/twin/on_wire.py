@@ -1,5 +1,8 @@
 """The twin on DDS in real time: topics, rates and services are the robot's.
 
+Endpoints are announced as the robot's are. When a client of the other kind appears (the vendor's
+SDK on a newer DDS binding), a second set is opened for it, and not before: see wire/announced.py.
+
 One thread lives the robot's life with absolute deadlines: take the commands that have come, live
 2 ms, send the state. A second one answers the services; what it changes is done by the first,
 between two periods, so the robot itself needs no lock.
@@ -19,17 +22,18 @@ import numpy as np
 from sim2real_deploy.control.realtime import prefer_this_thread
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire import motion_switcher, sport_state
-from sim2real_deploy.wire.channels import Kind, Participant
+from sim2real_deploy.wire.announced import Kind
+from sim2real_deploy.wire.channels import Participant, RawReader, RawWriter
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.messages import FAMILIES
 from sim2real_deploy.wire.rpc import RpcServer
 
 Result = TypeVar("Result")
 
-KINDS: tuple[Kind, ...] = ("robot", "native")  # so that every client finds an endpoint it matches
 SPORT_SERVICE = "sport"
 _SPORT_STATE_EVERY = 5  # periods
 _SERVICE_POLL = 0.02  # s
+_LOOK_EVERY = 0.2  # s between two looks for clients of the other kind
 _GIVE_UP = 0.25  # s behind, when catching up would only make a burst of the past
 _ANSWER_WITHIN = 2.0  # s
 
@@ -44,6 +48,16 @@ class Timing:
     skipped_s: float = 0.0  # given up, after falling too far behind
 
 
+@dataclass(frozen=True, slots=True)
+class _Face:
+    """The robot's endpoints, announced in one way."""
+
+    commands: RawReader
+    states: RawWriter
+    sport_states: RawWriter
+    services: tuple[RpcServer, ...]
+
+
 class TwinOnWire:
     """Runs a TwinRobot on a DDS domain from `start` to `close`; also a context manager."""
 
@@ -51,22 +65,9 @@ class TwinOnWire:
         self.twin = twin
         self.timing = Timing()
         self._period_ns = round(1e9 / twin.robot.wire.rate_hz)
-        family = FAMILIES[twin.robot.wire.family]
-        self._participants = [Participant(domain, interface, f"twin ({kind})") for kind in KINDS]
-        ends = list(zip(self._participants, KINDS, strict=True))
-        self._commands = [p.reader(LOW_CMD, family.command.type_name, k) for p, k in ends]
-        self._states = [p.writer(LOW_STATE, family.state.type_name, k) for p, k in ends]
-        self._sport_states = [
-            p.writer(sport_state.SPORT_STATE_TOPIC, sport_state.SPORT_STATE_TYPE, k)
-            for p, k in ends
-        ]
-        services = (
-            (motion_switcher.SERVICE, self._serve_switcher),
-            (SPORT_SERVICE, self._serve_sport),
-        )
-        self._servers = [
-            RpcServer(p, name, handler, k) for p, k in ends for name, handler in services
-        ]
+        self._family = FAMILIES[twin.robot.wire.family]
+        self._participant = Participant(domain, interface, "twin")
+        self._faces: tuple[_Face, ...] = (self._open("robot"),)
         self._asked: deque[tuple[Callable[[TwinRobot], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
         self._failure: BaseException | None = None
@@ -91,8 +92,7 @@ class TwinOnWire:
         self._stop.set()
         for thread in self._threads:
             thread.join()
-        for participant in self._participants:
-            participant.close()
+        self._participant.close()
 
     @property
     def stopped(self) -> bool:
@@ -122,10 +122,11 @@ class TwinOnWire:
         while not self._stop.is_set():
             due = self._keep_time(due)
             self._do_what_was_asked()
-            commands = [sample.data for reader in self._commands for sample in reader.take()]
+            faces = self._faces
+            commands = [sample.data for face in faces for sample in face.commands.take()]
             for state in self.twin.exchange(commands):
-                for writer in self._states:
-                    writer.write(state)
+                for face in faces:
+                    face.states.write(state)
             if self.timing.periods % _SPORT_STATE_EVERY == 0:
                 self._send_sport_state()
             self.timing.periods += 1
@@ -165,13 +166,33 @@ class TwinOnWire:
                 body_height=float(truth.position[2]),
             )
         )
-        for writer in self._sport_states:
-            writer.write(sample)
+        for face in self._faces:
+            face.sport_states.write(sample)
 
     def _answer(self) -> None:
+        next_look = time.monotonic()
         while not self._stop.wait(_SERVICE_POLL):
-            for server in self._servers:
-                server.serve()
+            if len(self._faces) == 1 and time.monotonic() >= next_look:
+                next_look += _LOOK_EVERY
+                if "native" in self._participant.kinds_of_readers():
+                    self._faces = (*self._faces, self._open("native"))
+            for face in self._faces:
+                for server in face.services:
+                    server.serve()
+
+    def _open(self, kind: Kind) -> _Face:
+        end, family = self._participant, self._family
+        return _Face(
+            commands=end.reader(LOW_CMD, family.command.type_name, kind),
+            states=end.writer(LOW_STATE, family.state.type_name, kind),
+            sport_states=end.writer(
+                sport_state.SPORT_STATE_TOPIC, sport_state.SPORT_STATE_TYPE, kind
+            ),
+            services=(
+                RpcServer(end, motion_switcher.SERVICE, self._serve_switcher, kind),
+                RpcServer(end, SPORT_SERVICE, self._serve_sport, kind),
+            ),
+        )
 
     def _serve_switcher(self, api: int, parameter: str) -> tuple[int, str]:
         return self.ask(partial(_switcher, api, parameter))

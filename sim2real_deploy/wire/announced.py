@@ -2,14 +2,16 @@
 
 "robot" is byte for byte what Cyclone DDS 0.10.2 and the vendor's SDK announce, and what the robot
 accepts; "native" is what the installed binding would say, for an SDK on the same newer binding.
-Neither matches the other: a twin that wants every client opens both.
+Neither matches the other, and worse: a process on Cyclone DDS 0.10.2 that shares a topic with a
+native endpoint as well as a robot one crashes in its type lookup. So native endpoints are opened
+only where somebody has announced the same (`kind_of` tells), never towards a robot unasked.
 """
 
 import json
 from functools import cache
 from importlib import resources
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Kind = Literal["robot", "native"]
 
@@ -35,3 +37,13 @@ def announced_type(type_name: str, kind: Kind) -> Any:
         fill_type_data=lambda: None,
     )
     return SimpleNamespace(__idl__=idl, __idl_typename__=type_name)
+
+
+def kind_of(type_name: str, type_hash: bytes) -> Kind | None:
+    """Which way of announcing a type has this hash in it, as discovery tells it."""
+    kinds: tuple[Kind, ...] = get_args(Kind)
+    for kind in kinds:
+        information, _ = announcements()[kind].get(type_name, ("", ""))
+        if type_hash in bytes.fromhex(information):
+            return kind
+    return None

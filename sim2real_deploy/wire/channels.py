@@ -11,6 +11,7 @@ from cyclonedds.builtin import (
     BuiltinDataReader,
     BuiltinTopicDcpsParticipant,
     BuiltinTopicDcpsPublication,
+    BuiltinTopicDcpsSubscription,
 )
 from cyclonedds.core import (
     DDSException,
@@ -28,15 +29,17 @@ from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.wire.announced import Kind, announced_type
+from sim2real_deploy.wire.announced import Kind, announced_type, kind_of
 from sim2real_deploy.wire.link import Writer
 
 __all__ = ["Kind", "Participant", "RawReader", "RawWriter", "Sample", "interfaces"]
 
+# The lease: a program that was killed is taken for another writer until it runs out.
 _CONFIG = """<CycloneDDS><Domain Id="any">
 <General><Interfaces>
 <NetworkInterface name="{interface}" multicast="default"/>
 </Interfaces></General>
+<Discovery><LeaseDuration>2s</LeaseDuration></Discovery>
 <Compatibility><AllowInvalidTryConstruct>true</AllowInvalidTryConstruct></Compatibility>
 </Domain></CycloneDDS>"""
 _ANY = SampleState.Any | ViewState.Any | InstanceState.Any
@@ -185,6 +188,7 @@ class Participant:
         self._participant = DomainParticipant(domain, Qos(Policy.EntityName(name)))
         self._key = self._participant.get_guid()
         self._publications = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication)
+        self._subscriptions = BuiltinDataReader(self._participant, BuiltinTopicDcpsSubscription)
         self._people = BuiltinDataReader(self._participant, BuiltinTopicDcpsParticipant)
         self._readers: list[RawReader] = []
         self._open = True
@@ -220,6 +224,17 @@ class Participant:
         }
         qos = {person.key: person.qos for person in self._people.read(1000)}
         return tuple(_writer(str(key), qos.get(key)) for key in sorted(others))
+
+    def kinds_of_readers(self) -> set[Kind]:
+        """The ways in which others who read the vendor's types announce them."""
+        found = {
+            kind_of(s.type_name, bytes(s.type_id.value))
+            for s in self._subscriptions.read(1000)
+            if s.type_id is not None
+            and s.sample_info.instance_state == InstanceState.Alive
+            and s.participant_key != self._key
+        }
+        return {kind for kind in found if kind is not None}
 
     def close(self) -> None:
         """Leave the domain; readers fall silent. Harmless when done already."""
