@@ -34,6 +34,11 @@ def with_joint(values: np.ndarray, joint: int, value: float) -> np.ndarray:
     return changed
 
 
+def apply(limiter: Limiter, asked: JointCommand, state, fraction: float) -> JointCommand | None:
+    """One tick in which something new is asked."""
+    return limiter.hold(state, fraction) if limiter.aim(asked) else None
+
+
 def fresh(q: np.ndarray = SPEC.stand_pose) -> Limiter:
     limiter = Limiter(SPEC, STAGE)
     limiter.restart(q)
@@ -43,7 +48,7 @@ def fresh(q: np.ndarray = SPEC.stand_pose) -> Limiter:
 def test_what_is_inside_passes_unchanged():
     limiter = fresh()
     asked = command(q=SPEC.stand_pose + 0.05)
-    sent = limiter.apply(asked, make_state(SPEC), 1.0)
+    sent = apply(limiter, asked, make_state(SPEC), 1.0)
     np.testing.assert_array_equal(sent.q, asked.q)
     assert not limiter.acted.any()
 
@@ -54,7 +59,7 @@ def test_not_finite_is_not_sent(field, value):
     limiter = fresh()
     asked = command()
     getattr(asked, field)[3] = value
-    assert limiter.apply(asked, make_state(SPEC), 1.0) is None
+    assert apply(limiter, asked, make_state(SPEC), 1.0) is None
     assert limit_names(limiter.acted[3]) == ["finite"]
     assert not limiter.acted[[0, 1, 2, 4]].any()
 
@@ -64,7 +69,7 @@ def test_joint_range_is_soft(side):
     edge = SPEC.position_low if side < 0 else SPEC.position_high
     near = edge - side * np.float32(0.05)
     limiter = fresh(near)
-    sent = limiter.apply(command(q=edge + side), make_state(SPEC, q=near), 1.0)
+    sent = apply(limiter, command(q=edge + side), make_state(SPEC, q=near), 1.0)
     np.testing.assert_allclose(sent.q, edge - side * STAGE.joint_margin, atol=1e-6)
     assert np.all(limiter.acted & Limit.RANGE)
 
@@ -73,17 +78,17 @@ def test_a_target_moves_one_step_a_tick():
     limiter = fresh()
     asked = command(q=SPEC.stand_pose + 0.3, kp=np.ones(N))
     for ticks in (1, 2):
-        sent = limiter.apply(asked, make_state(SPEC), 1.0)
+        sent = apply(limiter, asked, make_state(SPEC), 1.0)
         np.testing.assert_allclose(sent.q, SPEC.stand_pose + ticks * STAGE.joint_step, atol=1e-6)
         assert np.all(limiter.acted == Limit.STEP)
-    limiter.apply(asked, make_state(SPEC), 1.0)
+    apply(limiter, asked, make_state(SPEC), 1.0)
     assert not limiter.acted.any()
 
 
 def test_asked_velocity_is_held():
     limiter = fresh()
     asked = command(dq=np.full(N, 1e6), kd=np.full(N, 0.01))
-    sent = limiter.apply(asked, make_state(SPEC), 1.0)
+    sent = apply(limiter, asked, make_state(SPEC), 1.0)
     np.testing.assert_allclose(sent.dq, SPEC.velocity_limit * STAGE.joint_velocity_fraction)
     assert np.all(limiter.acted & Limit.VELOCITY)
 
@@ -93,11 +98,11 @@ def test_a_joint_too_fast_is_braked_never_driven_on(way):
     limiter = fresh()
     state = make_state(SPEC, dq=with_joint(np.zeros(N), 4, way * 29.0))
     onward = with_joint(SPEC.stand_pose, 4, SPEC.stand_pose[4] + way * 0.1)
-    sent = limiter.apply(command(q=onward, kp=np.full(N, 200)), state, 1.0)
+    sent = apply(limiter, command(q=onward, kp=np.full(N, 200)), state, 1.0)
     assert pd_torque(sent, state)[4] == pytest.approx(0.0, abs=1e-3)
     assert limit_names(limiter.acted[4]) == ["velocity"]
     back = with_joint(SPEC.stand_pose, 4, SPEC.stand_pose[4] - way * 0.1)
-    sent = fresh().apply(command(q=back), state, 1.0)
+    sent = apply(fresh(), command(q=back), state, 1.0)
     assert pd_torque(sent, state)[4] * way < -1.0
 
 
@@ -106,7 +111,7 @@ def test_pd_torque_is_held_by_moving_the_target(derating):
     limiter = fresh()
     asked = command(q=with_joint(SPEC.stand_pose, 1, 0.9), kp=np.full(N, 1000))
     state = make_state(SPEC)
-    sent = limiter.apply(asked, state, derating)
+    sent = apply(limiter, asked, state, derating)
     most = SPEC.torque_limit[1] * STAGE.torque_fraction * derating
     assert pd_torque(sent, state)[1] == pytest.approx(most, rel=1e-4)
     assert sent.torque[1] == 0.0
@@ -117,7 +122,7 @@ def test_pd_torque_is_held_by_moving_the_target(derating):
 def test_feed_forward_takes_off_what_the_target_cannot():
     limiter = fresh()
     state = make_state(SPEC)
-    sent = limiter.apply(command(kp=np.zeros(N), torque=np.full(N, 1e30)), state, 1.0)
+    sent = apply(limiter, command(kp=np.zeros(N), torque=np.full(N, 1e30)), state, 1.0)
     np.testing.assert_allclose(
         pd_torque(sent, state), SPEC.torque_limit * STAGE.torque_fraction, rtol=1e-5
     )
@@ -126,7 +131,7 @@ def test_feed_forward_takes_off_what_the_target_cannot():
 
 def test_zero_torque_fraction_leaves_no_torque():
     state = make_state(SPEC, q=SPEC.stand_pose + 0.2)
-    sent = fresh().apply(command(), state, 0.0)
+    sent = apply(fresh(), command(), state, 0.0)
     np.testing.assert_allclose(pd_torque(sent, state), 0.0, atol=1e-3)
 
 
@@ -150,11 +155,11 @@ def test_nothing_gets_past_the_limits(ticks, stage, kp, fraction):
     rules = load_stage(stage)
     limiter = Limiter(SPEC, rules)
     limiter.restart(np.array(ticks[0][1], np.float32))
-    last_q = limiter._last_q.copy()
+    last_q = limiter.sent.q.copy()
     for q, measured, speed in ticks:
         state = make_state(SPEC, q=np.array(measured, np.float32), dq=np.array(speed, np.float32))
         asked = command(q=q, kp=np.full(N, kp), kd=np.full(N, 5.0))
-        sent = limiter.apply(asked, state, fraction)
+        sent = apply(limiter, asked, state, fraction)
         if sent is None:
             assert not np.isfinite(asked.q).all()
             continue
@@ -176,6 +181,24 @@ def test_a_square_wave_is_cut_to_steps():
     state = make_state(SPEC)
     last = SPEC.stand_pose
     for tick in range(200):
-        sent = limiter.apply(command(q=SPEC.stand_pose + (-1) ** tick), state, 1.0)
+        sent = apply(limiter, command(q=SPEC.stand_pose + (-1) ** tick), state, 1.0)
         assert np.max(np.abs(sent.q - last)) <= STAGE.joint_step + 1e-6
         last = sent.q.copy()
+
+
+def test_what_is_asked_once_is_held_tick_after_tick():
+    """Without a new target the limits still follow the state."""
+    limiter, calm = fresh(), make_state(SPEC)
+    asked = command(q=SPEC.stand_pose + 0.1)
+    assert limiter.aim(asked)
+    np.testing.assert_array_equal(limiter.hold(calm, 1.0).q, asked.q)
+    bent = make_state(SPEC, q=SPEC.stand_pose - 1.0)
+    sent = limiter.hold(bent, 1.0)
+    most = SPEC.torque_limit * STAGE.torque_fraction
+    assert np.all(np.abs(pd_torque(sent, bent)) <= most + 0.01)
+    assert np.any(limiter.acted & Limit.TORQUE)
+    for _ in range(10):
+        sent = limiter.hold(calm, 1.0)
+    np.testing.assert_array_equal(sent.q, asked.q)
+    np.testing.assert_array_equal(sent.torque, 0.0)
+    assert not limiter.acted.any()

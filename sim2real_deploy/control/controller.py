@@ -43,7 +43,8 @@ class Controller:
         self.surprise = 0.0
         self.observe_ns = 0  # time spent in this tick
         self.infer_ns = 0
-        self._damping = JointCommand(*np.zeros((5, spec.joint_count), np.float32))
+        self._damping_block = np.zeros((5, spec.joint_count), np.float32)
+        self._damping = JointCommand(*self._damping_block)
         self._damping.kd[:] = spec.damping
         self._movement: Trajectory | None = None
         self._handed_over: JointCommand = self._damping
@@ -71,8 +72,8 @@ class Controller:
             return None
         if self.mode is not Mode.DAMPING:
             try:
-                self._ask(now_ns)
-                sent = self._limit(now_ns, verdict.torque_fraction)
+                asked_anew = self._ask(now_ns)
+                sent = self._limit(asked_anew, now_ns, verdict.torque_fraction)
             except Exception as error:  # whatever it was, the robot must not be left to it
                 self.policy_failed |= self.mode is Mode.WALKING
                 self.fail(f"{type(error).__name__}: {error}", now_ns)
@@ -88,8 +89,8 @@ class Controller:
 
     def damp(self) -> JointCommand:
         """The one command that needs no state, no limits and no luck."""
-        _copy(self._damping, self.asked)
-        _copy(self._damping, self.limiter.sent)
+        np.copyto(self.asked_block, self._damping_block)
+        np.copyto(self.limiter.sent_block, self._damping_block)
         return self.limiter.sent
 
     def _look(self, now_ns: int, verdict: Verdict) -> None:
@@ -122,8 +123,7 @@ class Controller:
     def _enter(self, before: Mode, now_ns: int) -> None:
         held = self.limiter.sent
         if before in (Mode.PASSIVE, Mode.DAMPING) and self.state is not None:
-            _copy(self._damping, held)
-            held.q[:] = self.state.q
+            np.copyto(self.limiter.sent_block, self._damping_block)
             self.limiter.restart(self.state.q)
         if self.mode is Mode.STANDING_UP:
             self._movement = trajectory.stand_up(held, self.spec, now_ns)
@@ -135,57 +135,51 @@ class Controller:
             self._handed_over = held.copy()
             self._walking_since_ns, self._policy_due_ns = now_ns, 0
 
-    def _ask(self, now_ns: int) -> None:
+    def _ask(self, now_ns: int) -> bool:
+        """Write what this mode wants into `asked`; False when it wants the same as before."""
         if self.mode is Mode.WALKING:
-            self._walk(now_ns)
-        elif self._movement is not None:
+            return self._walk(now_ns)
+        if self._movement is not None:
             done = self._movement.fill(now_ns, self.asked)
             if done and self.mode is not Mode.STANDING:
                 self._event(Event.DONE, now_ns, self.reason)
+        return True
 
-    def _walk(self, now_ns: int) -> None:
-        policy, state = self.policy, self.state
+    def _walk(self, now_ns: int) -> bool:
+        policy = self.policy
         assert policy is not None
-        assert state is not None
-        command = self.velocity.shape(now_ns)
         if now_ns + self.period_ns // 2 >= self._policy_due_ns:
-            period_ns = round(1e9 / policy.contract.rate_hz)
-            behind = now_ns - self._policy_due_ns > period_ns
-            self._policy_due_ns = (now_ns if behind else self._policy_due_ns) + period_ns
-            start = time.perf_counter_ns()
-            policy.observe(state, command)
-            seen = time.perf_counter_ns()
-            policy.infer()
-            self.surprise = policy.surprise()
-            self.observe_ns, self.infer_ns = seen - start, time.perf_counter_ns() - seen
-            self.policy_stepped = True
-        asked, before = self.asked, self._handed_over
+            self._step_policy(policy, now_ns)
         share = (now_ns - self._walking_since_ns) / (HAND_OVER_S * 1e9)
-        if share < 1.0:
-            trajectory.mix(before.q, policy.target, trajectory.smooth(share), asked.q)
-            trajectory.mix(before.kp, policy.kp, trajectory.smooth(share), asked.kp)
-            trajectory.mix(before.kd, policy.kd, trajectory.smooth(share), asked.kd)
-        else:
-            np.copyto(asked.q, policy.target)
-            np.copyto(asked.kp, policy.kp)
-            np.copyto(asked.kd, policy.kd)
+        if not self.policy_stepped and share > 1.0 + self.period_ns / (HAND_OVER_S * 1e9):
+            return False
+        asked, before, x = self.asked, self._handed_over, trajectory.smooth(share)
+        trajectory.mix(before.q, policy.target, x, asked.q)
+        trajectory.mix(before.kp, policy.kp, x, asked.kp)
+        trajectory.mix(before.kd, policy.kd, x, asked.kd)
         asked.dq.fill(0.0)
         asked.torque.fill(0.0)
+        return True
 
-    def _limit(self, now_ns: int, torque_fraction: float) -> JointCommand | None:
+    def _step_policy(self, policy: Policy, now_ns: int) -> None:
+        assert self.state is not None
+        period_ns = round(1e9 / policy.contract.rate_hz)
+        behind = now_ns - self._policy_due_ns > period_ns
+        self._policy_due_ns = (now_ns if behind else self._policy_due_ns) + period_ns
+        start = time.perf_counter_ns()
+        policy.observe(self.state, self.velocity.shape(now_ns))
+        seen = time.perf_counter_ns()
+        policy.infer()
+        self.surprise = policy.surprise()
+        self.observe_ns, self.infer_ns = seen - start, time.perf_counter_ns() - seen
+        self.policy_stepped = True
+
+    def _limit(self, asked_anew: bool, now_ns: int, torque_fraction: float) -> JointCommand | None:
         assert self.state is not None
         if self.mode is Mode.DAMPING:
             return None
-        sent = self.limiter.apply(self.asked, self.state, torque_fraction)
-        if sent is None:
+        if asked_anew and not self.limiter.aim(self.asked):
             self.policy_failed |= self.mode is Mode.WALKING
             self.fail("the command is not finite", now_ns)
-        return sent
-
-
-def _copy(source: JointCommand, target: JointCommand) -> None:
-    np.copyto(target.q, source.q)
-    np.copyto(target.dq, source.dq)
-    np.copyto(target.kp, source.kp)
-    np.copyto(target.kd, source.kd)
-    np.copyto(target.torque, source.torque)
+            return None
+        return self.limiter.hold(self.state, torque_fraction)

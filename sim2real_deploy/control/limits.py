@@ -3,6 +3,8 @@
 The torque that PD would produce is held by moving the target; where the joint range does not let
 the target move that far, feed-forward takes off the rest. So range and torque hold together,
 always.
+
+np.clip and .any() cost several times the ufuncs used here instead, and this runs in every tick.
 """
 
 from enum import IntEnum
@@ -13,6 +15,8 @@ import numpy.typing as npt
 from sim2real_deploy.control.stages import Stage
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
+
+Flags = npt.NDArray[np.bool_]
 
 
 class Limit(IntEnum):
@@ -30,7 +34,10 @@ def limit_names(acted: int) -> list[str]:
 
 
 class Limiter:
-    """`apply` fills `sent` and `acted`; both are reused from tick to tick."""
+    """`aim` takes what is asked, when it changes; `hold` makes each tick's command of it.
+
+    `sent` and `acted` are reused from tick to tick; `sent.q` is where the next step begins.
+    """
 
     def __init__(self, spec: RobotSpec, stage: Stage) -> None:
         count = spec.joint_count
@@ -42,61 +49,86 @@ class Limiter:
         self.sent_block = np.zeros((5, count), np.float32)  # q, dq, kp, kd, torque
         self.sent = JointCommand(*self.sent_block)
         self.acted = np.zeros(count, np.uint8)
-        self._last_q = spec.stand_pose.copy()
+        self._aimed = np.zeros(count, np.uint8)  # limits that act as long as this is asked
+        self._goal = spec.stand_pose.copy()
+        self._feed_forward = np.zeros(count, np.float32)
+        self._there = False  # the last command sent is the goal itself
 
     def restart(self, q: Floats) -> None:
         """The next step is counted from here: the robot was not held by us until now."""
-        np.clip(q, self.low, self.high, out=self._last_q)
+        np.clip(q, self.low, self.high, out=self.sent.q)
+        self._there = False
 
-    def apply(
-        self, asked: JointCommand, state: RobotState, torque_fraction: float
-    ) -> JointCommand | None:
-        """What may be sent, or None when a number is not finite: then nothing of it is sound."""
-        sent = self.sent
-        self.acted.fill(0)
-        if not _is_finite(asked):
-            self.acted[~np.isfinite(_sum(asked))] = Limit.FINITE
-            return None
-        np.copyto(sent.kp, asked.kp)
-        np.copyto(sent.kd, asked.kd)
-        self._clip(asked.q, self.low, self.high, sent.q, Limit.RANGE)
-        self._clip(sent.q, self._last_q - self.step, self._last_q + self.step, sent.q, Limit.STEP)
-        self._clip(asked.dq, -self.velocity, self.velocity, sent.dq, Limit.VELOCITY)
+    def aim(self, asked: JointCommand) -> bool:
+        """Take what is asked; False when a number is not finite: then nothing of it is sound."""
+        self._aimed.fill(0)
+        self._there = False
+        finite = np.isfinite(_sum(asked))
+        if np.count_nonzero(finite) < len(finite):
+            self.acted[~finite] = Limit.FINITE
+            return False
+        np.copyto(self.sent.kp, asked.kp)
+        np.copyto(self.sent.kd, asked.kd)
+        np.copyto(self._feed_forward, asked.torque)
+        _mark(self._aimed, _clip(asked.q, self.low, self.high, self._goal), Limit.RANGE)
+        changed = _clip(asked.dq, -self.velocity, self.velocity, self.sent.dq)
+        _mark(self._aimed, changed, Limit.VELOCITY)
+        return True
+
+    def hold(self, state: RobotState, torque_fraction: float) -> JointCommand:
+        """What may be sent at this state: one step towards the goal, within torque and speed."""
+        sent, acted = self.sent, self.acted
+        np.copyto(acted, self._aimed)
         most = self.torque * np.float32(torque_fraction)
-        self._clip(asked.torque, -most, most, sent.torque, Limit.TORQUE)
-        self._hold_torque(state, most)
-        np.copyto(self._last_q, sent.q)
+        if not self._there:
+            changed = _clip(self._goal, sent.q - self.step, sent.q + self.step, sent.q)
+            _mark(acted, changed, Limit.STEP)
+            self._there = not np.count_nonzero(changed)
+            _mark(acted, _clip(self._feed_forward, -most, most, sent.torque), Limit.TORQUE)
+        torque = pd_torque(sent, state)
+        too_fast = np.abs(state.dq) > self.velocity
+        too_strong = np.abs(torque) > most
+        if np.count_nonzero(too_fast | too_strong):
+            self._relieve(state, torque, most, too_fast)
         return sent
 
-    def _clip(self, values: Floats, low: Floats, high: Floats, out: Floats, limit: Limit) -> None:
-        clipped = np.minimum(np.maximum(values, low), high)  # np.clip takes four times as long
-        changed = clipped != values
-        if np.count_nonzero(changed):
-            self.acted[changed] |= int(limit)
-        np.copyto(out, clipped)
-
-    def _hold_torque(self, state: RobotState, most: Floats) -> None:
-        """A joint that is too fast may be braked, not driven on."""
+    def _relieve(self, state: RobotState, torque: Floats, most: Floats, too_fast: Flags) -> None:
+        """Move targets until the torque is allowed: a joint too fast may be braked, not driven."""
         sent = self.sent
-        asked = pd_torque(sent, state)
-        too_fast = np.abs(state.dq) > self.velocity
-        if np.count_nonzero(too_fast):
-            upper = np.where(too_fast & (state.dq > 0), np.float32(0), most)
-            lower = np.where(too_fast & (state.dq < 0), np.float32(0), -most)
-        else:
-            upper, lower = most, -most
-        held = np.minimum(np.maximum(asked, lower), upper)
-        over: npt.NDArray[np.bool_] = held != asked
-        if not np.count_nonzero(over):
-            return
-        self.acted[over & too_fast] |= int(Limit.VELOCITY)
-        self.acted[over & (np.abs(asked) > most)] |= int(Limit.TORQUE)
+        upper = np.where(too_fast & (state.dq > 0), np.float32(0), most)
+        lower = np.where(too_fast & (state.dq < 0), np.float32(0), -most)
+        held = np.minimum(np.maximum(torque, lower), upper)
+        over: Flags = held != torque
+        self._there = False
+        _mark(self.acted, over & too_fast, Limit.VELOCITY)
+        _mark(self.acted, over & (np.abs(torque) > most), Limit.TORQUE)
         movable = over & (sent.kp > 0)
-        sent.q[movable] += ((held - asked)[movable]) / sent.kp[movable]
+        sent.q[movable] += (held - torque)[movable] / sent.kp[movable]
         np.clip(sent.q, self.low, self.high, out=sent.q)
         rest = held - pd_torque(sent, state)
         fixed = over & (np.abs(rest) > 1e-3)
         sent.torque[fixed] += rest[fixed]
+
+
+def pd_torque(command: JointCommand, state: RobotState) -> Floats:
+    """What the motor boards will make of a command at this state."""
+    torque: Floats = command.kp * (command.q - state.q)
+    torque += command.kd * (command.dq - state.dq)
+    torque += command.torque
+    return torque
+
+
+def _clip(values: Floats, low: Floats, high: Floats, out: Floats) -> Flags:
+    """Clip into `out`; which ones had to be."""
+    clipped = np.minimum(np.maximum(values, low), high)
+    np.copyto(out, clipped)
+    changed: Flags = clipped != values
+    return changed
+
+
+def _mark(acted: npt.NDArray[np.uint8], where: Flags, limit: Limit) -> None:
+    if np.count_nonzero(where):
+        acted[where] |= int(limit)
 
 
 def _sum(command: JointCommand) -> Floats:
@@ -106,15 +138,3 @@ def _sum(command: JointCommand) -> Floats:
     total += command.kd
     total += command.torque
     return total
-
-
-def _is_finite(command: JointCommand) -> bool:
-    return bool(np.count_nonzero(np.isfinite(_sum(command))) == len(command.q))
-
-
-def pd_torque(command: JointCommand, state: RobotState) -> Floats:
-    """What the motor boards will make of a command at this state."""
-    torque: Floats = command.kp * (command.q - state.q)
-    torque += command.kd * (command.dq - state.dq)
-    torque += command.torque
-    return torque

@@ -65,6 +65,10 @@ def sit_down(start: JointCommand, spec: RobotSpec, now_ns: int) -> Trajectory:
 
 
 def mix(before: Floats, after: Floats, x: float, out: Floats) -> None:
+    """From `before` at 0 to `after` at 1, exactly so at both ends."""
+    if x >= 1.0:
+        np.copyto(out, after)
+        return
     np.subtract(after, before, out=out)
     np.multiply(out, np.float32(x), out=out)
     np.add(out, before, out=out)
