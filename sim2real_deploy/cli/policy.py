@@ -1,13 +1,17 @@
 """`sim2real policy`: bring a policy in, check it, read it, compare it."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 import yaml
 
 from sim2real_deploy.cli import app
 from sim2real_deploy.errors import Refusal
+
+if TYPE_CHECKING:
+    from sim2real_deploy.checks import Check
+    from sim2real_deploy.policy.bundle import Bundle
 
 policy = typer.Typer(help="Bring policies in, and check what they claim.", no_args_is_help=True)
 app.add_typer(policy, name="policy")
@@ -37,6 +41,18 @@ def _answers(pairs: list[str]) -> dict[str, Any]:
     return given
 
 
+def _load(folder: Path) -> "Bundle":
+    """A bundle for the robot that it says it is for."""
+    from sim2real_deploy import configfile
+    from sim2real_deploy.policy.bundle import bundle_folder, load_bundle
+    from sim2real_deploy.policy.contract import Contract
+    from sim2real_deploy.robots import load_robot
+
+    place = bundle_folder(folder)
+    contract = configfile.load(place / "policy.yaml", Contract)
+    return load_bundle(place, load_robot(contract.robot))
+
+
 @policy.command("import")
 def import_(
     source: Path = typer.Argument(help="A policy's file or folder, as its project exported it."),
@@ -55,3 +71,74 @@ def import_(
     )
     typer.echo(f"{output}: {bundle.contract.name} for {bundle.spec.title}")
     typer.echo(f"Now see whether it walks: sim2real policy check {output}")
+
+
+@policy.command()
+def check(
+    folder: Path = typer.Argument(help="The bundle's folder, or its name in policies/."),
+    json: Path = typer.Option(None, help="Write the figures to this file."),
+    paper: bool = typer.Option(False, "--paper", help="Leave the walk in the twin out."),
+) -> None:
+    """Check what a policy claims, then see it stand and walk for two seconds each way."""
+    from sim2real_deploy import checks
+    from sim2real_deploy.policy.check import static_checks
+
+    try:
+        bundle = _load(folder)
+    except Refusal as refusal:
+        if json is not None:
+            failed = checks.Check("contract", 0, "", ">= 1", False)
+            checks.write_json(json, "policy check", [failed], {"refusal": str(refusal)})
+        raise
+    rows = static_checks(bundle)
+    raw: dict[str, Any] = {"policy": bundle.contract.name, "sha256": bundle.contract.sha256}
+    if not paper:
+        walked, would_walk = _walk(bundle)
+        rows += walked
+        raw["would_walk"] = would_walk
+    checks.print_table(f"{bundle.contract.name} on {bundle.spec.title}", rows)
+    if not paper and checks.exit_code(walked):
+        typer.echo("As declared it does not walk. " + _advice(would_walk))
+    if json is not None:
+        checks.write_json(json, "policy check", rows, raw)
+    raise typer.Exit(checks.exit_code(rows))
+
+
+def _walk(bundle: "Bundle") -> tuple[list["Check"], list[str]]:
+    """In the twin: the checks, and where they fail the known orders that would walk."""
+    from rich.console import Console
+
+    from sim2real_deploy import checks
+    from sim2real_deploy.evaluation import policy_check
+
+    with Console(stderr=True).status("the twin") as status:
+        seen = policy_check.walk(bundle, lambda what: status.update(f"in the twin: {what}"))
+        rows = [row for one in seen for row in one.checks()]
+        if not checks.exit_code(rows):
+            return rows, []
+        trying = policy_check.orders_that_walk(bundle, lambda what: status.update(f"try: {what}"))
+        return rows, trying
+
+
+def _advice(would_walk: list[str]) -> str:
+    if would_walk:
+        return "It would, with " + ", or with ".join(would_walk) + ": was it exported like that?"
+    return "Nor does it in any other known order of joints or observations."
+
+
+@policy.command()
+def info(folder: Path = typer.Argument(help="The bundle's folder, or its name.")) -> None:
+    """A card: what the policy expects, what it sends, where it comes from."""
+    from sim2real_deploy.policy.card import print_card
+
+    print_card(_load(folder))
+
+
+@policy.command()
+def diff(
+    one: Path = typer.Argument(help="A bundle."), other: Path = typer.Argument(help="Another one.")
+) -> None:
+    """What two policies say and answer differently; exits with 1 where they do."""
+    from sim2real_deploy.policy.compare import print_differences
+
+    raise typer.Exit(print_differences(_load(one), _load(other)))

@@ -20,7 +20,7 @@ from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.model import BASE
-from sim2real_deploy.twin.robot import Truth, TwinRobot
+from sim2real_deploy.twin.robot import BaseTruth, Truth, TwinRobot
 from sim2real_deploy.wire.in_process import InProcessLink
 
 Vector = npt.NDArray[np.float64]
@@ -181,12 +181,12 @@ class Judge:
         )
 
 
-def tilt(truth: Truth) -> float:
+def tilt(truth: BaseTruth) -> float:
     _, x, y, _ = truth.quaternion
     return float(np.arccos(np.clip(1 - 2 * (x * x + y * y), -1, 1)))
 
 
-def heading_velocity(truth: Truth) -> Vector:
+def heading_velocity(truth: BaseTruth) -> Vector:
     """Forward, sideways and turning speed, as an onlooker above the robot sees them."""
     w, x, y, z = truth.quaternion
     yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))

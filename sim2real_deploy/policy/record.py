@@ -38,7 +38,7 @@ def check(contract: Contract, metadata: Mapping[str, str], where: str) -> None:
     if not isinstance(claims, dict):
         raise Refusal(f"{source}: a mapping was expected")
     recorded = configfile.parse({**claims, **kept}, Contract, source)
-    for key, told, written in _differences(
+    for key, told, written in differ(
         contract.model_dump(mode="json"), recorded.model_dump(mode="json")
     ):
         raise Refusal(
@@ -47,19 +47,15 @@ def check(contract: Contract, metadata: Mapping[str, str], where: str) -> None:
         )
 
 
-def differences(one: Contract, other: Contract) -> list[tuple[str, Any, Any]]:
-    """What two contracts say differently: key, value of the one, value of the other."""
-    return list(_differences(one.model_dump(mode="json"), other.model_dump(mode="json")))
-
-
-def _differences(one: Any, other: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
+def differ(one: Any, other: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Where two trees of plain values differ: key, value of the one, value of the other."""
     if isinstance(one, dict) and isinstance(other, dict):
         for name in sorted({*one, *other}):
             below = f"{key}.{name}" if key else name
-            yield from _differences(one.get(name), other.get(name), below)
+            yield from differ(one.get(name), other.get(name), below)
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for i, (left, right) in enumerate(zip(one, other, strict=True)):
-            yield from _differences(left, right, f"{key}.{i}")
+            yield from differ(left, right, f"{key}.{i}")
     elif one != other:
         yield key, one, other
 

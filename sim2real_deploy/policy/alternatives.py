@@ -1,0 +1,86 @@
+"""The same policy in the other joint and observation orders that are in use.
+
+For a policy that does not walk as declared: one of these may be what it was trained in. Nothing is
+ever run on a robot from here; the twin tries them, and a person decides.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.bundle import Bundle, check_against_robot
+from sim2real_deploy.policy.contract import Contract
+
+GYRO, GRAVITY, COMMAND = "base_ang_vel", "projected_gravity", "velocity_command"
+JOINTS = ("joint_pos_rel", "joint_vel", "last_action")
+TERM_ORDERS = {
+    "unitree_rl_lab": (GYRO, GRAVITY, COMMAND, *JOINTS),
+    "himloco": (COMMAND, GYRO, GRAVITY, *JOINTS),
+    "mjlab": (GYRO, GRAVITY, *JOINTS, COMMAND),
+}
+
+
+def alternatives(bundle: Bundle) -> Iterator[tuple[str, Bundle]]:
+    """In words, and as a bundle: first with one thing changed, then with two."""
+    orders = list(_joint_orders(bundle))
+    terms = list(_term_orders(bundle.contract))
+    yield from ((words, replace(bundle, contract=contract)) for words, contract in orders)
+    yield from ((words, replace(bundle, contract=contract)) for words, contract in terms)
+    for words, contract in orders:
+        for more, both in _term_orders(contract):
+            yield f"{words}, {more}", replace(bundle, contract=both)
+
+
+def _joint_orders(bundle: Bundle) -> Iterator[tuple[str, Contract]]:
+    """Other names for the same numbers, or the numbers moved along with the names."""
+    contract, spec = bundle.contract, bundle.spec
+    known = {"sdk": spec.joint_names, **spec.joint_orders}
+    tried = {contract}
+    for order, names in known.items():
+        if set(names) != set(contract.joints):
+            continue
+        renamed = contract.model_copy(update={"joints": names})
+        for words, other in (
+            (f"joints in the {order} order", renamed),
+            (f"joints and their values in the {order} order", _moved(contract, names)),
+        ):
+            try:
+                check_against_robot(other, spec, order)
+            except Refusal:
+                continue
+            if other not in tried:
+                tried.add(other)
+                yield words, other
+
+
+def _moved(contract: Contract, names: tuple[str, ...]) -> Contract:
+    places = [contract.joints.index(name) for name in names]
+
+    def move(values: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(values[place] for place in places)
+
+    action = contract.action
+    clip = action.clip and tuple(action.clip[place] for place in places)
+    moved = {"scale": move(action.scale), "offset": move(action.offset), "clip": clip}
+    return contract.model_copy(
+        update={
+            "joints": names,
+            "default_position": move(contract.default_position),
+            "kp": move(contract.kp),
+            "kd": move(contract.kd),
+            "action": action.model_copy(update=moved),
+        }
+    )
+
+
+def _term_orders(contract: Contract) -> Iterator[tuple[str, Contract]]:
+    if len(contract.observations) != 1:
+        return
+    (group,) = contract.observations
+    terms = {term.name: term for term in group.terms}
+    for order, names in TERM_ORDERS.items():
+        if len(terms) == len(group.terms) and set(names) == set(terms):
+            reordered = tuple(terms[name] for name in names)
+            if reordered != group.terms:
+                update = {"observations": (group.model_copy(update={"terms": reordered}),)}
+                yield f"observations in {order}'s order", contract.model_copy(update=update)

@@ -1,0 +1,58 @@
+"""What a bundle that loads still has to show on paper: margins, as figures with their bounds."""
+
+import numpy as np
+
+from sim2real_deploy.checks import Check
+from sim2real_deploy.policy.bundle import FULL_TORQUE_RAD, GOLDEN_TOLERANCE, Bundle
+from sim2real_deploy.policy.policy import Policy
+
+RANDOM_STEPS = 200
+WILD = 5.0  # spread of random inputs: far beyond what a robot sees
+
+
+def static_checks(bundle: Bundle) -> list[Check]:
+    contract, spec = bundle.contract, bundle.spec
+    joints = [spec.joints[spec.joint_names.index(name)] for name in contract.joints]
+    low, high = np.array([joint.position for joint in joints]).T
+    torque = np.array([joint.torque for joint in joints])
+    pose = np.array(contract.default_position)
+    scale = np.array(contract.action.scale)
+    kp = np.maximum(np.array(contract.kp), 1e-9)
+    policy = bundle.open()
+    return [
+        Check.at_least("policy rate", contract.rate_hz, 10, "Hz"),
+        Check.at_least(
+            "pose to the nearest stop", float(np.min([pose - low, high - pose])), 0, "rad"
+        ),
+        Check.at_least("error at full torque", float(np.min(torque / kp)), FULL_TORQUE_RAD, "rad"),
+        Check.at_most("range moved by an action of 1", float(np.max(scale / (high - low))), 1),
+        Check.at_most("golden steps, largest error", golden_error(policy), GOLDEN_TOLERANCE),
+        Check.at_most("answers that are not finite", wild_answers(policy), 0),
+    ]
+
+
+def golden_error(policy: Policy) -> float:
+    """How far the network is from its recorded steps, relative to their size."""
+    policy.reset()
+    worst = 0.0
+    for step in policy.contract.golden:
+        for name, values in step.inputs.items():
+            policy.session.inputs[name][:] = values
+        policy.session.run()
+        expected = np.array(step.action)
+        worst = max(worst, float(np.max(np.abs(policy.action - expected) / (1 + np.abs(expected)))))
+    policy.reset()
+    return worst
+
+
+def wild_answers(policy: Policy) -> int:
+    """How many of many random observations the network answers with something not finite."""
+    random = np.random.default_rng(1)
+    broken = 0
+    for _ in range(RANDOM_STEPS):
+        for values in policy.session.inputs.values():
+            values[:] = random.normal(0.0, WILD, values.size)
+        policy.session.run()
+        broken += not np.isfinite(policy.action).all()
+    policy.reset()
+    return broken
