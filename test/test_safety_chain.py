@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim2real_deploy.safety.chain import (
@@ -33,6 +33,7 @@ def pair() -> tuple[ControlSide, SupervisorSide]:
     return ControlSide(), SupervisorSide(session=9, participant="s" * 36)
 
 
+@settings(deadline=None)
 @given(u64, u64, u64, u64, u64, st.sampled_from(Stop), st.floats(0, 1, width=32), st.booleans())
 def test_a_heartbeat_survives_the_socket(
     session: int,
@@ -50,6 +51,7 @@ def test_a_heartbeat_survives_the_socket(
     assert Heartbeat.unpack(beat.pack()) == beat
 
 
+@settings(deadline=None)
 @given(u64, u64, u64, st.floats(0, 1e6, width=32), st.booleans(), st.booleans(), st.booleans())
 def test_an_answer_survives_the_socket(
     sequence: int, response: int, tick: int, age: float, damping: bool, leaving: bool, bad: bool
@@ -65,6 +67,7 @@ def test_long_words_are_cut_between_characters() -> None:
     assert Heartbeat.unpack(beat.pack()) == replace(beat, reason="ä" * 80)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_noise_is_no_message(noise: bytes) -> None:
     assert Heartbeat.unpack(noise) is None

@@ -36,7 +36,7 @@ from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.local_channel import LocalChannel, run_directory
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 
-LOOK_AROUND_S = 0.05  # other writers; the rest of the surroundings once a second
+LOOK_AROUND_S = 0.05  # for other writers; the rest of the surroundings once a second
 MODE_TIMEOUT_S = 0.1
 AFTERMATH_NS = 500_000_000  # an incident file shows what came after the stop, too
 CROWD = QoSProfile(depth=1000)  # calls that may come at once and all get an answer
@@ -218,13 +218,11 @@ class SafetySupervisor(Node):
 
     def _look_around(self) -> None:
         """The slow thread: what takes its time must not take the loop's."""
-        due = 0.0
+        due, matched = 0.0, (0, 0)
         while not self._leaving.wait(LOOK_AROUND_S):
-            report = self.loop.chain.report
-            control = report.participant if report else ""
-            self.loop.other_writers = tuple(
-                writer for writer in self._link.other_writers() if writer.participant != control
-            )
+            before, matched = matched, self.loop.writers_matched()
+            if matched != before or time.monotonic() >= due:
+                self.loop.other_writers = self._link.other_writers()
             self._write_incident()
             if time.monotonic() >= due:
                 due = time.monotonic() + 1.0

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from sim2real_deploy.control.realtime import calm_interpreter, prefer_this_thread
+from sim2real_deploy.control.realtime import calm_interpreter, prefer_receivers, prefer_this_thread
 from sim2real_deploy.nodes.control_process import ControlProcess
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.safety.chain import (
@@ -64,6 +64,7 @@ class SupervisorLoop:
         self._command_decoder = CommandDecoder(robot)
         type_name = FAMILIES[robot.wire.family].command.type_name
         self._commands = link.participant.reader(LOW_CMD, type_name)
+        self._foreign = link.participant.reader(LOW_CMD, type_name, "native")
         self._command_ns = 0
         self._command_damping = False
         self._command_not_finite = 0
@@ -91,6 +92,10 @@ class SupervisorLoop:
         self._channel.close()
         self._link.close()
 
+    def writers_matched(self) -> tuple[int, int]:
+        """How many writers of rt/lowcmd there are, of either kind: cheap to ask often."""
+        return self._commands.matched(), self._foreign.matched()
+
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
@@ -114,7 +119,7 @@ class SupervisorLoop:
 
     def _run(self) -> None:
         try:
-            self.scheduling = prefer_this_thread()
+            self.scheduling = prefer_this_thread() or prefer_receivers()
             while not self._stopping.is_set():
                 state = self._link.wait(self._period_s)
                 self._cycle(state, time.monotonic_ns())
@@ -143,7 +148,7 @@ class SupervisorLoop:
             command_damping=self._command_damping,
             command_age_s=(now_ns - self._command_ns) / 1e9,
             command_not_finite=self._command_not_finite,
-            other_writers=self.other_writers,
+            other_writers=self._strangers(),
             sport_mode=self.sport_mode,
             recorder_silence_s=self.recorder_silence_s,
             disk_free_gb=self.disk_free_gb,
@@ -158,6 +163,11 @@ class SupervisorLoop:
                 self._reset_answer = decision.reset_refused
             self.cycles += 1
             self._asked.notify_all()
+
+    def _strangers(self) -> tuple[Writer, ...]:
+        report = self.chain.report
+        control = report.participant if report else ""
+        return tuple(writer for writer in self.other_writers if writer.participant != control)
 
     def _watch_wire(self) -> None:
         """The newest command on the wire, whoever sent it."""

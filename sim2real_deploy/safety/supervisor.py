@@ -54,6 +54,7 @@ class Supervisor:
         self._latched_ns = 0
         self._drove = False  # control has moved the robot since, or just before, the estop
         self._last_ns: int | None = None
+        self._active: list[Watch] = []
         self._seen_state = False
         self._derate = self.watches["motor_hot"].event.threshold
         self._sit = self.watches["motor_too_hot"].event.threshold
@@ -103,8 +104,10 @@ class Supervisor:
             if watch.update(readings.get(event.watches), elapsed_s):
                 value = watch.reading.value if watch.reading else 0.0
                 changes.append(Change(now_ns, event, watch.active, watch.describe(), value))
-            if watch.active and event.reaction.stop > self.latched:
-                self.latched = event.reaction.stop
+        self._active = [watch for watch in self.watches.values() if watch.active]
+        for watch in self._active:
+            if watch.event.reaction.stop > self.latched:
+                self.latched = watch.event.reaction.stop
                 self.latched_reason = watch.describe()
                 self._latched_ns = now_ns
         return tuple(changes)
@@ -127,8 +130,8 @@ class Supervisor:
 
     def _reset(self, inputs: Inputs) -> str:
         """Clear the latch; or leave it and say why."""
-        for watch in self.watches.values():
-            if watch.active and watch.event.reaction >= Reaction.STOP:
+        for watch in self._active:
+            if watch.event.reaction >= Reaction.STOP:
                 return f"{watch.describe()}; {watch.event.remedy}"
         if not self._seen_state:
             return "no state from the robot yet"
@@ -155,8 +158,8 @@ class Supervisor:
             return self.latched_reason
         if not self._seen_state:
             return "no state from the robot yet"
-        for watch in self.watches.values():
-            if watch.active and watch.event.reaction >= Reaction.REFUSE_START:
+        for watch in self._active:
+            if watch.event.reaction >= Reaction.REFUSE_START:
                 return watch.describe()
         return ""
 

@@ -25,6 +25,8 @@ class Watch:
         exceeded = reading is not None and self.event.exceeded(reading.value)
         if exceeded or not self.active:
             self.reading = reading
+        if not exceeded and not self._bucket_s:
+            return False
         step_s = min(elapsed_s, LONGEST_STEP_S)
         self._bucket_s = self._bucket_s + step_s if exceeded else max(0.0, self._bucket_s - step_s)
         full = self.event.time_s + HOLD_S
