@@ -1,0 +1,16 @@
+"""`sim2real teleop`: drive from the keyboard."""
+
+import typer
+
+from sim2real_deploy.cli import app
+from sim2real_deploy.cli.operate import NAMESPACE, ROBOT, run_node
+
+
+@app.command("teleop")
+def teleop(
+    robot: str = ROBOT,
+    namespace: str = NAMESPACE,
+    stage: str = typer.Option("field", help="The fastest that keys may ask for."),
+) -> None:
+    """Drive with the keyboard: w/s/a/d/q/e, 1 stand, 2 walk, 3 sit, 0 damp, x emergency stop."""
+    run_node("teleop", namespace, robot=robot, stage=stage)
