@@ -49,6 +49,7 @@ class Commands(Strict):
     only_vx: float = Field(ge=0, le=1)
     only_vy: float = Field(ge=0, le=1)
     only_wz: float = Field(ge=0, le=1)
+    tracked: float = Field(gt=0)  # m/s: the mean error below which an episode may be a success
 
     @model_validator(mode="after")
     def _shares(self) -> "Commands":

@@ -17,7 +17,6 @@ from sim2real_deploy.training.rewards import REWARDS, Array, Flags, Snapshot
 from sim2real_deploy.training.symmetry import joint_mirror
 
 CONTACT_FORCE = 1.0  # N
-TRACKED = 0.25  # m/s, mean error of an episode that counts as well tracked
 MOTION = 0.1  # rad/s over which joint friction turns from one direction to the other
 EDGE = 0.7  # m from the end of a tile where an episode is cut short
 # What the critic is told of an environment's own physics, and what brings it to about 1.
@@ -63,7 +62,7 @@ class Environment:
         self._next_command = np.zeros(count, np.int64)
         self._next_push = np.zeros(count, np.int64)
         self._error = np.zeros(count, np.float32)  # of the velocity, summed over the episode
-        sums = ("steps", "finished", "fell", "length", "error_v", "error_w")
+        sums = ("steps", "finished", "fell", "succeeded", "length", "error_v", "error_w")
         self.sums = dict.fromkeys(sums, 0.0)
         self.reward_sums = dict.fromkeys(config.rewards, 0.0)
         for who in range(count):
@@ -188,10 +187,11 @@ class Environment:
 
     def _finish(self, who: int, fell: bool) -> None:
         age = int(self._age[who])
+        tracked = bool(self._error[who] < self.config.commands.tracked * age)
         self.sums["finished"] += 1
         self.sums["fell"] += fell
+        self.sums["succeeded"] += tracked and not fell
         self.sums["length"] += age
-        tracked = bool(self._error[who] < TRACKED * age)
         self.terrain.finish(who, fell, tracked, self.rng)
         self._reset(who)
 

@@ -44,19 +44,19 @@ class AdaptiveWidth:
     settings: Width
     value: float
     finished: float = 0.0
-    survived: float = 0.0
+    succeeded: float = 0.0
 
-    def count(self, finished: float, survived: float) -> None:
+    def count(self, finished: float, succeeded: float) -> None:
         self.finished += finished
-        self.survived += survived
+        self.succeeded += succeeded
         if self.finished < self.settings.episodes:
             return
-        success = self.survived / self.finished
+        success = self.succeeded / self.finished
         if success > self.settings.widen_above:
             self.value = min(1.0, self.value + self.settings.step)
         elif success < self.settings.narrow_below:
             self.value = max(self.settings.least, self.value - self.settings.step)
-        self.finished = self.survived = 0.0
+        self.finished = self.succeeded = 0.0
 
 
 class Drawn:

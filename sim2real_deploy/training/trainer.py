@@ -239,7 +239,7 @@ class Worker:
         for sums_of_rank in (environment.sums, environment.reward_sums):
             for name in sums_of_rank:
                 sums_of_rank[name] = 0.0
-        environment.width.count(total["finished"], total["finished"] - total["fell"])
+        environment.width.count(total["finished"], total["succeeded"])
         finished = max(total["finished"], 1.0)
         flat = self.batch.observation.flatten(0, 1)
         now = torch.stack([flat.mean(0), flat.square().mean(0)])
@@ -248,6 +248,7 @@ class Worker:
         figures |= {
             "episodes": total["finished"],
             "fell": total["fell"],
+            "succeeded": total["succeeded"],
             "episode_s": total["length"] / finished / self.config.control.rate_hz,
             "error_v": total["error_v"] / total["steps"],
             "error_w": total["error_w"] / total["steps"],
