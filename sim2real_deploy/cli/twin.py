@@ -27,7 +27,7 @@ def twin(
 
     if video:
         choose_renderer()
-    from sim2real_deploy.control.realtime import calm_interpreter
+    from sim2real_deploy.control.realtime import calm_interpreter, prefer_this_process
     from sim2real_deploy.robots import load_robot
     from sim2real_deploy.twin import views
     from sim2real_deploy.twin.config import load_imperfections
@@ -37,6 +37,7 @@ def twin(
     from sim2real_deploy.twin.robot import TwinRobot
     from sim2real_deploy.twin.session import Session
 
+    prefer_this_process()
     requests = [parse(text) for text in fault]
     body = TwinRobot(
         load_robot(robot),

@@ -199,8 +199,11 @@ class Faults:
                 broken[len(broken) // 2] ^= 0xFF
                 return bytes(broken)
 
+            def scramble(message: bytes) -> bytes:
+                return message[:4] + rng.bytes(len(message) - 4)  # DDS refuses a foreign header
+
             return Distortion[bytes](  # type: ignore[return-value]
-                word, seconds, lambda m: None, lambda m: rng.bytes(len(m)), flip
+                word, seconds, lambda m: None, scramble, flip
             )
         error = target.wrong_by if fault.amount is None else fault.amount
         spread = target.garbage
