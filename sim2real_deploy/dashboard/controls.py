@@ -75,21 +75,24 @@ class Controls:
         gui = self._client.gui
         panel = gui.add_panel()
         with panel.add_tab("Stop"):
-            stop = gui.add_button("STOP (Esc)", color="red", icon=viser.Icon.HAND_STOP)
-            gui.add_markdown("Damps the robot at once. The remote and the switch come first.")
-        panel.float(x=16, y=16, width=260)
+            stop = gui.add_button(
+                "STOP (Esc)",
+                color="red",
+                icon=viser.Icon.HAND_STOP,
+                hint="Damps the robot at once. The remote and the power switch come first.",
+            )
+        panel.float(x=340, y=16, width=260)  # beside where notifications appear
         stop.on_click(lambda _: self._stop())
         self._key("STOP", "escape", self._stop)
         with self._folder:
-            for name in REQUESTS:
-                button = gui.add_button(name.capitalize())
-                button.on_click(partial(self._ask, name))
+            modes = gui.add_button_group("mode", REQUESTS)
             gui.add_markdown(KEYS_HELP)
             self._sliders: list[Any] = [
                 gui.add_slider(label, min=-limit, max=limit, step=limit / STEPS, initial_value=0.0)
                 for label, limit in zip(("vx", "vy", "wz"), self._limits, strict=True)
             ]
             still = gui.add_button("Stand still")
+        modes.on_click(lambda _: self._ask(modes.value))
         for slider in self._sliders:
             slider.on_update(lambda _: self._drive())
         still.on_click(lambda _: self._stand_still())
@@ -105,7 +108,7 @@ class Controls:
         self._operator.estop(self._answer("STOP"))
         self._stand_still()
 
-    def _ask(self, service: str, _: object) -> None:
+    def _ask(self, service: str) -> None:
         self._operator.ask(service, self._answer(service))
 
     def _answer(self, asked: str) -> Answered:

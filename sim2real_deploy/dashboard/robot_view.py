@@ -18,7 +18,7 @@ Colour = tuple[int, int, int]
 VISIBLE_GROUP = 2
 COOL_MARGIN = 30.0  # degrees below the warning at which a joint begins to change colour
 WARM, HOT = np.array((255.0, 190.0, 0.0)), np.array((230.0, 0.0, 0.0))
-CELL = 0.5  # m
+CELL, CELLS = 0.5, 12  # m, and how many of them either way
 
 
 def heat_colour(natural: Array, temperature: float, robot: RobotSpec) -> Array:
@@ -47,9 +47,10 @@ class RobotView:
         self._shown_heat: list[int | None] = []
         for body in self._bodies:
             self._add_body(body)
-        self._floor = server.scene.add_grid(
-            "/floor", 20.0, 20.0, cell_size=CELL, section_size=2 * CELL, fade_distance=12.0
+        self._floor = server.scene.add_line_segments(
+            "/floor", _floor_lines(), (205, 205, 205), thickness=0.006
         )
+        server.scene.configure_default_lights(cast_shadow=False)
         server.initial_camera.position = (1.1, -1.3, 0.75)
         server.initial_camera.look_at = (0.0, 0.0, 0.22)
         self._pose(np.array(robot.sit_pose, np.float64), (1.0, 0.0, 0.0, 0.0), (0.0, 0.0))
@@ -75,7 +76,7 @@ class RobotView:
             frame.position = data.xpos[body] - (0.0, 0.0, lowest)
             frame.wxyz = data.xquat[body]
         x, y = place
-        self._floor.position = (-x % (2 * CELL), -y % (2 * CELL), 0.0)
+        self._floor.position = (-x % CELL, -y % CELL, 0.0)
 
     def _colour(self, temperatures: npt.NDArray[np.int_]) -> None:
         for index, (mesh, natural, joint) in enumerate(self._parts):
@@ -98,7 +99,12 @@ class RobotView:
             whole: Any = trimesh.util.concatenate(pieces)
             name = f"/robot/{body}/{len(self._parts)}"
             mesh = self._server.scene.add_mesh_simple(
-                name, whole.vertices, whole.faces, color=colour
+                name,
+                whole.vertices,
+                whole.faces,
+                color=colour,
+                cast_shadow=False,
+                receive_shadow=False,
             )
             self._parts.append((mesh, np.array(colour, float), joint))
             self._shown_heat.append(None)
@@ -108,6 +114,14 @@ class RobotView:
         names = [self._model.joint(j).name for j in np.flatnonzero(self._model.jnt_bodyid == body)]
         known = [self._robot.joint_names.index(n) for n in names if n in self._robot.joint_names]
         return known[0] if known else -1
+
+
+def _floor_lines() -> Array:
+    """A grid as segments: far cheaper to draw than a shaded plane."""
+    edge = CELL * CELLS
+    across = np.arange(-CELLS, CELLS + 1) * CELL
+    ends = np.array([[(c, -edge, 0.0), (c, edge, 0.0)] for c in across])
+    return np.concatenate((ends, ends[:, :, (1, 0, 2)]))
 
 
 def _colour_of(model: Any, geom: int) -> Colour:
