@@ -43,6 +43,7 @@ NAMESPACE = Argument("namespace", "", "ROS namespace of all nodes, for more than
 PARAMS_FILE = Argument("params_file", "", "ROS parameter file applied to all nodes.")
 FLOOR = Argument("floor", "flat", "What the twin walks on: flat, rough, slope, stairs, slippery.")
 PRESET = Argument("preset", "default", "The twin's imperfections: a preset in config/twin.yaml.")
+DASHBOARD = Argument("dashboard", "false", "Serve a page on this machine's port 8080.", YES_NO)
 SEED = Argument("seed", "0", "Seed of the twin's floor and noise.")
 
 GO2_WALK = (
@@ -52,7 +53,7 @@ GO2_WALK = (
     Argument("policy", "go2_walk", "Policy bundle: a name in policies/, or a folder."),
     Argument("stage", "tether", "How far it may go: a stage in config/stages.yaml."),
     Argument("record", "true", "Record everything into a bag.", YES_NO),
-    Argument("dashboard", "false", "Serve a page on this machine's port 8080.", YES_NO),
+    DASHBOARD,
     Argument("runs", "runs", "Folder that each run's bag and reports go into."),
     NAMESPACE,
     PARAMS_FILE,
@@ -63,6 +64,15 @@ GO2_WALK = (
 WALK_PROGRAMME = (
     *GO2_WALK,
     Argument("duration", "20", "Seconds of walking; 0 walks until Ctrl-C."),
+)
+REPLAY = (
+    Argument("bag", "", "The run to play: its folder, or an .mcap file."),
+    Argument("rate", "1", "Times real time."),
+    Argument("start", "0", "Seconds into the run to start at."),
+    Argument("loop", "false", "Begin again at the end.", YES_NO),
+    DASHBOARD,
+    NAMESPACE,
+    PARAMS_FILE,
 )
 TWIN = (INTERFACE, DOMAIN, NAMESPACE, PARAMS_FILE, FLOOR, PRESET, SEED)
 
@@ -97,20 +107,27 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
     processes.append(Process("safety_supervisor", {**wire, **stage, **runs}, essential=True))
     processes.append(Process("control", {**wire, **stage, **policy}, essential=True))
     if values["dashboard"] == "true":
-        processes.append(_dashboard(values))
+        processes.append(_dashboard(values["stage"]))
     return tuple(processes)
 
 
 def walk_programme(values: Mapping[str, str]) -> tuple[Process, ...]:
     """The stack, and an operator that walks a short programme and judges it."""
-    try:
-        duration = float(values["duration"])
-    except ValueError:
-        raise Refusal(f"duration:={values['duration']}: a number of seconds, or 0") from None
+    duration = _number(values, "duration")
     truth = "odom" if values["robot"] == "real" else "twin/odom"
     operator: dict[str, Value] = {"robot": "go2", "runs": values["runs"]}
     operator.update(duration=duration, truth=truth)
     return (*go2_walk(values), Process("walk_programme", operator, essential=True))
+
+
+def replay(values: Mapping[str, str]) -> tuple[Process, ...]:
+    """A recorded run played back into ROS; nothing of it reaches a robot."""
+    if not values["bag"]:
+        raise Refusal("replay needs bag:=FOLDER, the run to play")
+    played: dict[str, Value] = {"bag": values["bag"], "loop": values["loop"] == "true"}
+    played.update(rate=_number(values, "rate"), start=_number(values, "start"))
+    player = Process("replay", played, essential=True)
+    return (player, _dashboard("")) if values["dashboard"] == "true" else (player,)
 
 
 def twin_alone(values: Mapping[str, str]) -> tuple[Process, ...]:
@@ -124,10 +141,17 @@ def _wire(values: Mapping[str, str]) -> dict[str, Value]:
     return {"robot": "go2", "interface": values["interface"], "domain": int(domain)}
 
 
-def _dashboard(values: Mapping[str, str]) -> Process:
+def _dashboard(stage: str) -> Process:
     if find_spec("viser") is None:
         raise Refusal("dashboard:=true needs viser: pip install 'sim2real_deploy[dashboard]'")
-    return Process("dashboard", {"robot": "go2", "stage": values["stage"]}, respawn=True)
+    return Process("dashboard", {"robot": "go2", "stage": stage}, respawn=True)
+
+
+def _number(values: Mapping[str, str], name: str) -> float:
+    try:
+        return float(values[name])
+    except ValueError:
+        raise Refusal(f"{name}:={values[name]}: a number was expected") from None
 
 
 def _twin(values: Mapping[str, str]) -> Process:
@@ -141,6 +165,7 @@ def _twin(values: Mapping[str, str]) -> Process:
 Graph = Callable[[Mapping[str, str]], tuple[Process, ...]]
 BRINGUPS: dict[str, tuple[tuple[Argument, ...], Graph]] = {
     "go2_walk": (GO2_WALK, go2_walk),
+    "replay": (REPLAY, replay),
     "twin": (TWIN, twin_alone),
     "walk_programme": (WALK_PROGRAMME, walk_programme),
 }

@@ -10,10 +10,12 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.launcher import command_line
 from sim2real_deploy.paths import share_directory
 
+NEEDED = {"replay": {"bag": "runs/some"}}
+
 
 def graph(name: str, **given: str) -> tuple[bringup.Process, ...]:
     arguments, build = BRINGUPS[name]
-    return build(resolve(arguments, given))
+    return build(resolve(arguments, NEEDED.get(name, {}) | given))
 
 
 def names(name: str, **given: str) -> list[str]:
@@ -51,6 +53,13 @@ def test_a_mistake_is_refused_by_name(given, words):
         graph("go2_walk", **given)
 
 
+def test_a_replay_needs_a_bag_and_numbers():
+    with pytest.raises(Refusal, match="bag:=FOLDER"):
+        graph("replay", bag="")
+    with pytest.raises(Refusal, match="rate:=fast"):
+        graph("replay", rate="fast")
+
+
 @pytest.mark.parametrize("name", BRINGUPS)
 def test_every_argument_is_explained_and_its_default_is_a_choice(name):
     arguments, _ = BRINGUPS[name]
@@ -64,7 +73,8 @@ def test_every_parameter_is_declared_by_its_node_with_that_type(name):
     """ROS takes an undeclared parameter without a word: a typo here would set nothing."""
     pytest.importorskip("rclpy", reason="rclpy is not installed")
     pytest.importorskip("viser", reason="the dashboard is not installed")
-    given = {"dashboard": "true"} if name in ("go2_walk", "walk_programme") else {}
+    arguments, _ = BRINGUPS[name]
+    given = {"dashboard": "true"} if bringup.DASHBOARD in arguments else {}
     for process in graph(name, **given):
         module = import_module(f"sim2real_deploy.nodes.{process.name}")
         tables = [getattr(module, table, ()) for table in ("PARAMETERS", "DRIVER", "POLICY")]

@@ -27,7 +27,7 @@ from sim2real_deploy.robots import load_robot
 
 PARAMETERS = (
     ROBOT,
-    Parameter("stage", "tether", "Whose velocities the sliders reach: a stage in stages.yaml."),
+    Parameter("stage", "", "Whose velocities the sliders reach: a stage in config/stages.yaml."),
     Parameter("host", "127.0.0.1", "Address to serve on; any but this machine's needs a token."),
     Parameter("port", 8080, "Port to serve on; the next free one when it is taken.", (1, 65535)),
     Parameter("token", "", "Who may command when served wider; made up and logged when empty."),
