@@ -49,7 +49,7 @@ class OneWay:
     p50_ms: float
     p99_ms: float
     max_ms: float
-    cpu_percent: float  # of one core, in the receiving process
+    cpu_percent: float  # of one core, in the receiving process, at the full rate
     sent: int
     lost: int
 
@@ -110,10 +110,10 @@ def run(seconds: float, progress: Progress) -> Result:
 
 
 def _summary(turns: list[list[float]]) -> OneWay:
-    """Each turn: samples sent and received, seconds of CPU and in all, then the delays."""
+    """Each turn: samples sent, received, seconds of CPU, then the delays."""
     sent, received = (sum(int(turn[k]) for turn in turns) for k in (0, 1))
-    cpu = sum(turn[2] for turn in turns) / sum(turn[3] for turn in turns)
-    delays = np.concatenate([turn[4:] for turn in turns]) * 1e3
+    cpu = sum(turn[2] for turn in turns) / received * RATE_HZ
+    delays = np.concatenate([turn[3:] for turn in turns]) * 1e3
     p50, p99 = np.percentile(delays, (50, 99))
     return OneWay(float(p50), float(p99), float(delays.max()), cpu * 100, sent, sent - received)
 
@@ -183,22 +183,21 @@ class _Log:
     def __init__(self) -> None:
         self.delays: list[float] = []
         self.received = 0
-        self._first = self._last = (0.0, 0.0)
+        self._first = self._last = 0.0
 
     def add(self, remote: bytes) -> None:
         now = time.monotonic_ns()
         (sent_ns,) = struct.unpack_from("<q", remote)
         self.delays.append((now - sent_ns) * 1e-9)
         self.received += 1
-        self._last = (time.process_time(), time.monotonic())
+        self._last = time.process_time()
         if len(self.delays) == 1:
             self._first = self._last
 
     def report(self) -> list[float] | None:
         if not self.delays:
             return None
-        cpu, wall = (last - first for last, first in zip(self._last, self._first, strict=True))
-        return [self.received, cpu, wall, *self.delays]
+        return [self.received, self._last - self._first, *self.delays]
 
 
 def _stamp() -> bytes:

@@ -16,10 +16,11 @@ import numpy.typing as npt
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.wire.layout import Layout
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.messages import F32, FAMILIES, I16, U8, U16, U32
 
 # Plain little-endian CDR, version 1 or 2: the same bytes for fields of up to four bytes.
 _HEADERS = (b"\x00\x01", b"\x00\x07")
+_U8, _I16, _U16, _U32, _F32 = (np.dtype(code) for code in (U8, I16, U16, U32, F32))
 _PD = ("q", "dq", "tau", "kp", "kd")
 _IMU = ("imu_state.quaternion", "imu_state.gyroscope", "imu_state.accelerometer")
 _POWER = ("power_v", "power_a")
@@ -45,8 +46,7 @@ class _Checksum:
 
     def __call__(self, sample: bytes) -> int:
         """For a sample whose padding is zero."""
-        parts = [piece if isinstance(piece, bytes) else sample[piece] for piece in self._pieces]
-        words = array("I", b"".join(parts))
+        words = array("I", b"".join([sample[span] + zeros for span, zeros in self._pieces]))
         words.byteswap()
         return fastcrc.crc32.mpeg_2(words)
 
@@ -104,38 +104,39 @@ class StateDecoder(_Decoder):
             layout.floats(name) for name in _IMU
         ]
         self._remote = layout.span("wireless_remote")
-        self._temperature = layout.place("motor_state.temperature", joints)
+        self._temperature = layout.place("motor_state.temperature", joints).at
         self._has_battery = "bms_state.soc" in (layout.dtype.names or ())
         if self._has_battery:
             self._scalars = layout.scalars(
                 "imu_state.temperature", "bms_state.soc", "bms_state.current", "tick", *_POWER
             )
-            self._lost = layout.place("motor_state.lost", joints)
-            self._feet = layout.place("foot_force")
-            self._cells = layout.place("bms_state.cell_vol")
+            self._lost = layout.place("motor_state.lost", joints).at
+            self._feet = layout.place("foot_force").at
+            self._cells = layout.place("bms_state.cell_vol").at
             power = [layout.floats(name) for name in _POWER]
         else:
             self._scalars = layout.scalars("tick", "imu_state.temperature")
-            self._winding = layout.place("motor_state.temperature", joints, item=1)
+            self._winding = layout.place("motor_state.temperature", joints, item=1).at
             self._supply = layout.floats("motor_state.vol", joints)
             power = [self._supply]
         super().__init__(layout, [*motors, *imu, *power])
 
     def decode(self, sample: bytes, received_ns: int) -> RobotState:
         """The sample's values; arrays are views into it where the wire allows."""
-        floats = np.frombuffer(sample, np.float32)
-        temperature = self._temperature.of(sample)
+        floats = np.frombuffer(sample, _F32)
         if self._has_battery:
             imu_temperature, percent, milliamps, tick, voltage, current = self._scalars.unpack_from(
                 sample
             )
-            lost = self._lost.of(sample)
-            foot_force = self._feet.of(sample)
-            cells = self._cells.of(sample)
+            temperature = np.frombuffer(sample, _U8)[self._temperature]
+            lost = np.frombuffer(sample, _U32)[self._lost]
+            foot_force = np.frombuffer(sample, _I16)[self._feet]
+            cells = np.frombuffer(sample, _U16)[self._cells]
         else:
             # Two sensors a motor, and no battery: the boards' supply voltage is what there is.
             tick, imu_temperature = self._scalars.unpack_from(sample)
-            temperature = np.maximum(temperature, self._winding.of(sample))
+            halves = np.frombuffer(sample, _I16)
+            temperature = np.maximum(halves[self._temperature], halves[self._winding])
             percent, milliamps, current = -1, 0, 0.0
             voltage = float(floats[self._supply][0])
             lost = np.zeros(len(temperature), np.uint32)
@@ -177,7 +178,7 @@ class CommandDecoder(_Decoder):
 
     def decode(self, sample: bytes) -> JointCommand:
         """The PD targets as views into the sample, which must be free of flaws."""
-        floats = np.frombuffer(sample, np.float32)
+        floats = np.frombuffer(sample, _F32)
         return JointCommand(
             q=floats[self._q],
             dq=floats[self._dq],

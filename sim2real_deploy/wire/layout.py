@@ -83,9 +83,6 @@ class Place(NamedTuple):
     dtype: np.dtype[Any]
     at: slice
 
-    def of(self, sample: bytes) -> npt.NDArray[Any]:
-        return np.frombuffer(sample, self.dtype)[self.at]
-
 
 class Layout:
     """A message type on the wire.
@@ -115,18 +112,23 @@ class Layout:
         self.crc_pieces = self._pieces(cdr[:-1], padded_leaves[:-1])
 
     @staticmethod
-    def _pieces(cdr: list[_Leaf], struct: list[_Leaf]) -> list[slice | bytes]:
-        """The C struct as few slices of a sample, and zeros between, as long as the sample's own
-        padding is zero too: far fewer bytes to look up than the gather, which is always right."""
-        pieces: list[slice | bytes] = []
-        start, shift = HEADER, 0
-        for before, packed, padded in zip([None, *struct], cdr, struct, strict=False):
-            if before is not None and padded.offset - packed.offset != shift:
-                end = HEADER + before.offset + before.size - shift
-                zeros = bytes(padded.offset - before.offset - before.size)
-                pieces += [slice(start, end), zeros]
-                start, shift = HEADER + packed.offset, padded.offset - packed.offset
-        return [*pieces, slice(start, HEADER + cdr[-1].offset + cdr[-1].size)]
+    def _pieces(cdr: list[_Leaf], struct: list[_Leaf]) -> list[tuple[slice, bytes]]:
+        """The C struct as a few slices of a sample, each with the zeros that follow it.
+
+        Right as long as the sample's own padding is zero; the gather always is, but slower.
+        """
+        pieces: list[tuple[slice, bytes]] = []
+        first = 0
+        for i in range(1, len(cdr) + 1):
+            shift = struct[first].offset - cdr[first].offset
+            if i < len(cdr) and struct[i].offset - cdr[i].offset == shift:
+                continue
+            last_end = cdr[i - 1].offset + cdr[i - 1].size
+            zeros = struct[i].offset - shift - last_end if i < len(cdr) else 0
+            span = slice(HEADER + cdr[first].offset, HEADER + last_end)
+            pieces.append((span, bytes(zeros)))
+            first = i
+        return pieces
 
     def span(self, path: str) -> slice:
         """The bytes of a plain field in a sample."""
