@@ -22,6 +22,7 @@ _CONTACT = {"contype": 1, "conaffinity": 1, "condim": 3, "priority": 1, "materia
 _STAIRS_START = 0.8  # m in front of the origin
 _STAIRS_WIDTH = 3.0
 _FLAT_START = 0.5  # m around the origin where a rough floor is still flat
+_ICY = 0.4  # friction below which a floor is drawn as ice
 _GRID = 0.05  # m between two points of a rough floor
 
 
@@ -80,7 +81,7 @@ class Floor(Strict):
 
     def add_to(self, spec: Any) -> None:
         """Put the geometry into a MuJoCo model under construction."""
-        _add_looks(spec)
+        _add_looks(spec, icy=self.friction < _ICY)
         contact = {**_CONTACT, "friction": [self.friction, 0.02, 0.01]}
         world = spec.worldbody
         if self.kind == "rough":
@@ -124,15 +125,16 @@ class Floor(Strict):
         )
 
 
-def _add_looks(spec: Any) -> None:
+def _add_looks(spec: Any, icy: bool) -> None:
     """Daylight, a sky, and tiles of half a metre to judge distance by."""
     spec.visual.headlight.ambient[:] = 0.35
     spec.visual.headlight.diffuse[:] = 0.35
-    spec.worldbody.add_light(
-        pos=[0, 0, 6],
-        dir=[0.3, 0.4, -1],
-        diffuse=[0.6, 0.6, 0.6],
-        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+    spec.body("base").add_light(
+        pos=[-0.5, -0.8, 3],
+        dir=[0.15, 0.25, -1],
+        diffuse=[0.55, 0.55, 0.55],
+        mode=mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM,  # so that the robot keeps its shadow
+        cutoff=80,
     )
     spec.add_texture(
         name="sky",
@@ -154,6 +156,8 @@ def _add_looks(spec: Any) -> None:
     )
     floor = spec.add_material(name=FLOOR_GEOM, texuniform=True, texrepeat=[1, 1], specular=0.1)
     floor.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = FLOOR_GEOM
+    if icy:
+        floor.rgba, floor.reflectance = [0.75, 0.92, 1.0, 1.0], 0.3
 
 
 FLOORS = {
