@@ -101,7 +101,7 @@ def test_each_tick_leaves_a_row(sample):
     assert np.all(np.diff(rows.column("now_ns")) == 2_000_000)
     assert np.all(rows.column("mode") == Mode.WALKING)
     assert rows.column("policy_stepped").sum() == 10
-    assert rows.column("vx")[-1] == pytest.approx(0.2, abs=0.01)  # 0.2 s at 1 m/s^2
+    assert rows.column("vx")[-1] == pytest.approx(0.18)  # shaped with each policy step: 1 m/s^2
     assert np.float32(rows.column("vx")[-1]) == stack.controller.velocity.shaped[0]
     np.testing.assert_array_equal(rows.sent[-1], stack.controller.limiter.sent_block)
     np.testing.assert_array_equal(rows.action[-10], sample.action)

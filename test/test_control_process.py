@@ -28,6 +28,7 @@ CONTROL = [sys.executable, "-m", "sim2real_deploy.nodes.control", "--ros-args"]
 STAND = Remote(pressed=frozenset({"L2", "A"}))
 WALK = Remote(pressed=frozenset({"start"}))
 FORWARD = Remote(ly=1.0)
+PATIENCE_S = 60.0  # of a busy machine: nothing here takes more than a few seconds by itself
 
 
 def fragile_policy(folder: Path) -> Path:
@@ -67,6 +68,7 @@ class World:
 
     def __init__(self, policy: Path) -> None:
         domain = free_domain()
+        self.log = policy.parent / "control.log"
         self.twin = TwinOnWire(TwinRobot(SPEC, sport_mode=True), "lo", domain)
         self.eye = Participant(domain, "lo", "eye")
         type_name = FAMILIES[SPEC.wire.family].command.type_name
@@ -81,15 +83,14 @@ class World:
                 "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
                 "ROS_DOMAIN_ID": str(domain),
             },
-            stderr=subprocess.PIPE,
-            text=True,
+            stderr=self.log.open("w"),
         )
         self.twin.start()
 
     def look(self) -> None:
         self.seen += [self.decoder.decode(sample.data) for sample in self.commands.take()]
 
-    def wait_for(self, what, seconds: float = 20.0) -> None:
+    def wait_for(self, what, seconds: float = PATIENCE_S) -> None:
         patience = time.monotonic() + seconds
         while not what():
             assert time.monotonic() < patience, self.said()
@@ -102,7 +103,7 @@ class World:
 
     def chord_until(self, remote: Remote, what) -> None:
         """Press and let go again until it shows: the process may still be starting."""
-        patience = time.monotonic() + 30.0
+        patience = time.monotonic() + PATIENCE_S
         while not what():
             assert time.monotonic() < patience, self.said()
             for held in (remote, Remote()):
@@ -112,12 +113,12 @@ class World:
 
     def said(self) -> str:
         self.process.kill()
-        return str(self.process.communicate()[1])
+        self.process.wait()
+        return self.log.read_text()
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
+        self.process.kill()
+        self.process.wait()
         self.twin.close()
         self.eye.close()
 
@@ -141,7 +142,7 @@ def test_a_signal_ends_in_damping_on_the_wire(world, number):
     world.chord_until(STAND, world.is_moving)
     assert world.twin.ask(lambda twin: twin.sport.mode) == ""
     world.process.send_signal(number)
-    assert world.process.wait(20) == 0
+    assert world.process.wait(PATIENCE_S) == 0
     world.look()
     assert world.is_damping()
     assert all(not command.kp.any() for command in world.seen[-10:])
@@ -161,7 +162,7 @@ def test_a_policy_that_fails_is_damped_at_once_and_stays_so(world):
     assert not any(command.kp.any() for command in world.seen[already:])
     assert all(np.isfinite(command.q).all() for command in world.seen)
     world.process.send_signal(signal.SIGTERM)
-    assert world.process.wait(20) == 0
+    assert world.process.wait(PATIENCE_S) == 0
 
 
 def test_a_wrong_policy_is_refused_in_words():
