@@ -23,6 +23,7 @@ from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.modes import Event, Mode
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Unsupervised
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
 from sim2real_deploy.wire import vendor
@@ -123,7 +124,7 @@ def _take_turn(name: str, spec: RobotSpec, policy: str, seconds: float, number: 
         patience = time.monotonic() + READY_S
         while not here.poll():
             if not child.is_alive() or time.monotonic() > patience:
-                raise RuntimeError(f"the contestant '{name}' did not come up")
+                raise Refusal(f"bench control: '{name}' did not come up; is the machine busy?")
             source.send_for(0.2)
         source.send_for(SETTLE_S)
         process = psutil.Process(child.pid)

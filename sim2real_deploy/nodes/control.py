@@ -70,6 +70,7 @@ class Control(Driver):
         self.connect(controller, self.ask, self._link.now_ns)
         self._statistics = Statistics(self.loop)
         self._stats = self.create_publisher(DiagnosticArray, "control/stats", 10)
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._policy_node = policy_node
         self._loop_thread = threading.Thread(target=self._control, name="control")
         self._mirror_thread = threading.Thread(target=self._mirror, name="mirror")
@@ -83,6 +84,7 @@ class Control(Driver):
     def start(self) -> None:
         realtime.calm_interpreter()
         self._statistics.note(realtime.lock_memory())
+        self._statistics.note(realtime.prefer_receivers())
         self._loop_thread.start()
         self._mirror_thread.start()
 
@@ -156,6 +158,7 @@ class Control(Driver):
         message = self._statistics.report()
         message.header.stamp = self.get_clock().now().to_msg()
         self._stats.publish(message)
+        self._diagnostics.publish(message)
         gc.collect(1)  # the collector is off; what rclpy leaves behind is young
 
 
