@@ -27,6 +27,8 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.stop_order import LAUNCHER_PID, Place
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+# What a bit-exact replay needs: reliable, and two seconds deep for a recorder that is held up.
+REPLAYED = QoSProfile(depth=100)
 SENSOR = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1  # linux/prctl.h

@@ -21,7 +21,7 @@ from sim2real_deploy.control.pad import Pad
 from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.control.velocity_command import STALE_NS
 from sim2real_deploy.nodes.arrays import doubles, floats, labelled, labelled_rows
-from sim2real_deploy.nodes.common import LATCHED, SENSOR
+from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR
 from sim2real_deploy.robots import RobotState
 from sim2real_deploy.wire.remote import BUTTONS, Remote, decode
 
@@ -54,7 +54,7 @@ class Driver(Node):
         self._odom = publish(Odometry, "odom", SENSOR)
         self._joy = publish(Joy, "remote", SENSOR)
         self._modes = publish(String, "control/mode", LATCHED)
-        self._ticks = publish(Float64MultiArray, "control/ticks", 10)
+        self._ticks = publish(Float64MultiArray, "control/ticks", REPLAYED)
         self._asked = publish(JointState, "command/asked", SENSOR)
         self._sent = publish(JointState, "command/sent", SENSOR)
         self._limits = publish(UInt8MultiArray, "command/limits", SENSOR)

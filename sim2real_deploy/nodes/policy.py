@@ -6,7 +6,7 @@ from std_msgs.msg import Float32MultiArray
 
 from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.nodes.arrays import floats, labelled
-from sim2real_deploy.nodes.common import SENSOR
+from sim2real_deploy.nodes.common import REPLAYED
 from sim2real_deploy.policy.policy import Policy
 
 
@@ -15,8 +15,10 @@ class PolicyNode(Node):
 
     def __init__(self) -> None:
         super().__init__("policy")
-        self._observations = self.create_publisher(Float32MultiArray, "policy/observation", SENSOR)
-        self._actions = self.create_publisher(Float32MultiArray, "policy/action", SENSOR)
+        self._observations = self.create_publisher(
+            Float32MultiArray, "policy/observation", REPLAYED
+        )
+        self._actions = self.create_publisher(Float32MultiArray, "policy/action", REPLAYED)
         self._observation, self._action = Float32MultiArray(), Float32MultiArray()
 
     def connect(self, policy: Policy | None) -> None:
