@@ -6,15 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from twin_support import JOINTS, ROBOT, command, decode, stand, stand_up, twin
+from wire_support import robot as wire_robot
 
 from sim2real_deploy.robots import JointCommand
 from sim2real_deploy.twin.config import load_imperfections
 from sim2real_deploy.twin.disturbances import Push, Slip
 from sim2real_deploy.twin.floors import FLOORS
+from sim2real_deploy.twin.message import StateMessage
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.twin.sport import STAND_DOWN, STAND_UP
 from sim2real_deploy.wire import remote
-from sim2real_deploy.wire.codec import CommandEncoder
+from sim2real_deploy.wire.codec import CommandEncoder, StateDecoder
 from sim2real_deploy.wire.in_process import InProcessLink
 from sim2real_deploy.wire.messages import GO_LOW_CMD
 from sim2real_deploy.wire.motion_switcher import CHECK, RELEASE, SELECT
@@ -109,6 +111,24 @@ def test_stop_values_and_mode_zero_switch_a_motor_off() -> None:
     encoder._bytes[GO_LOW_CMD.irregular["motor_cmd.mode"][4]] = 0
     robot.advance(encoder._finish())
     assert robot.boards.command.kp.tolist() == [0.0 if j == 4 else 1.0 for j in range(JOINTS)]
+
+
+@pytest.mark.parametrize("family", ["go", "hg"])
+def test_the_state_message_is_good_on_either_wire_family(family: str) -> None:
+    robot = wire_robot(family)
+    message, decoder = StateMessage(robot), StateDecoder(robot)
+    message.imu[:4] = 1, 0, 0, 0
+    message.q[:] = np.arange(robot.joint_count)
+    message.slow.temperature[:] = 41
+    message.slow.voltage = 30.0
+    message.refresh()
+    sample = message.finish(1234)
+    assert decoder.flaw(sample) is None
+    state = decoder.decode(sample, 0)
+    assert state.tick == 1234
+    np.testing.assert_array_equal(state.q, np.arange(robot.joint_count))
+    assert set(state.temperature.tolist()) == {41}
+    assert state.voltage == 30.0
 
 
 def test_push_moves_the_trunk_by_its_momentum() -> None:

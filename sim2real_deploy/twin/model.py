@@ -52,6 +52,7 @@ def build_spec(
     spec.option.iterations = 10
     spec.option.ls_iterations = 10
     spec.visual.global_.offwidth, spec.visual.global_.offheight = 1920, 1080
+    spec.visual.quality.shadowsize = 1024  # drawn in software more often than not
     floor.add_to(spec)
     _limit_collisions(spec, robot, collision)
     _add_actuators(spec, robot, actuators, kp, kd)
