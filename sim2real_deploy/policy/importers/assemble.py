@@ -55,7 +55,10 @@ def import_policy(
     }
     spec, contract = _find_robot(draft, claims)
     onnx_metadata.cross_check(replace(draft, joints=contract.joints))
-    size = sum(_size(group, contract) for group in contract.observations)
+    size = sum(
+        _size(group, contract, f"{draft.source}: observations.{i}")
+        for i, group in enumerate(contract.observations)
+    )
     net = network.load(draft.network, size, convert)
     contract = contract.model_copy(update=_ports(contract, net, draft.network))
     model = record.embed(net.model, contract)
@@ -117,9 +120,9 @@ def _names(joints: Sequence[str | int], spec: RobotSpec, source: Path) -> list[s
     return names
 
 
-def _size(group: Group, contract: Contract) -> int:
+def _size(group: Group, contract: Contract, where: str) -> int:
     default = np.array(contract.default_position, np.float32)
-    return len(Observation(group, default, contract.joints, "observations").labels)
+    return len(Observation(group, default, contract.joints, where).labels)
 
 
 def _ports(contract: Contract, net: Network, where: Path) -> dict[str, Any]:
