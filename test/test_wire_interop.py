@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from wire_support import DATA
@@ -65,9 +66,8 @@ def networks() -> Iterator[tuple[str, str]]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
-def test_states_and_commands_pass_with_a_robots_cyclone(
-    peer: Path, networks: tuple[str, str]
-) -> None:
+def exchange(peer: Path, networks: tuple[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Both ends run to their end; what ours and theirs then say."""
     theirs, ours = networks
     config = (
         '<CycloneDDS><Domain Id="any"><General><Interfaces><NetworkInterface name="eth0"/>'
@@ -86,19 +86,34 @@ def test_states_and_commands_pass_with_a_robots_cyclone(
             ["ip", "netns", "exec", ours, sys.executable, str(child), "eth0", str(DOMAIN)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=90,
         )
-        said, complaint = robot.communicate(timeout=30)
+        said, complaint = robot.communicate(timeout=60)
     finally:
         robot.kill()
         robot.wait()
     assert link.returncode == 0, link.stderr
     assert robot.returncode == 0, complaint
-    got, heard = json.loads(link.stdout), json.loads(said)
-    counters = got["counters"]
-    assert counters["received"] == STATES
-    assert counters["lost"] == counters["bad_crc"] == counters["bad_length"] == 0
+    return json.loads(link.stdout), json.loads(said)
+
+
+@pytest.mark.timeout(600)
+def test_states_and_commands_pass_with_a_robots_cyclone(
+    peer: Path, networks: tuple[str, str]
+) -> None:
+    """Nothing lost in 5 s. A machine that stalls for longer than its socket buffers last loses
+    some with any software: it gets a second and a third chance, and only for that."""
+    for attempt in range(1, 4):
+        got, heard = exchange(peer, networks)
+        counters = got["counters"]
+        assert counters["received"] > 0
+        assert counters["bad_crc"] == counters["bad_length"] == counters["not_finite"] == 0
+        assert heard["bad_crc"] == 0
+        assert got["others"] == []
+        missing = STATES - counters["received"] + STATES - heard["commands"]
+        if missing == 0:
+            break
+        print(f"attempt {attempt}: {missing} missing")
+    assert counters["received"] == heard["commands"] == counters["sent"] == STATES
+    assert counters["lost"] == heard["gaps"] == 0
     assert got["last"] == STATES
-    assert got["others"] == []
-    assert heard["commands"] == counters["sent"] == STATES
-    assert heard["bad_crc"] == heard["gaps"] == 0

@@ -15,7 +15,7 @@ def main(interface: str, domain: int) -> None:
     link = DdsLink(robot, interface, domain, name="interop")
     command = JointCommand.damping(robot.joint_count, 1.0)
     command.q = np.zeros(robot.joint_count, np.float32)
-    timeout_s, last = 15.0, None  # long for the first state, then a second of silence is the end
+    timeout_s, last = 60.0, None  # long for the first state, then a second of silence is the end
     while (state := link.wait(timeout_s)) is not None:
         timeout_s, last = 1.0, state
         while link.counters.sent < link.counters.received:

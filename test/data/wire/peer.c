@@ -70,7 +70,7 @@ int main(int argc, char **argv) {
     dds_publication_matched_status_t out = {0};
     dds_subscription_matched_status_t in = {0};
     for (int tries = 0; out.current_count == 0 || in.current_count == 0; tries++) {
-        if (tries == 5000) { fprintf(stderr, "no peer within 10 s\n"); return 1; }
+        if (tries == 30000) { fprintf(stderr, "no peer within 60 s\n"); return 1; }
         dds_get_publication_matched_status(writer, &out);
         dds_get_subscription_matched_status(reader, &in);
         until(&at);
