@@ -45,7 +45,7 @@ def main() -> None:
         link.send(damping if stopped else stand)
         report = Report(
             *("damping" if stopped else "walking", link.participant.key, os.getpid(), tick),
-            *(stopped, leaving, 0, False, 1.0, 0.1),
+            *(stopped, leaving, 0, False, False, 1.0, 0.1),
         )
         if (answer := side.answer(report)) is not None:
             channel.send(answer)

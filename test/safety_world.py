@@ -13,7 +13,7 @@ from sim2real_deploy.wire.link import LinkCounters
 GO2 = load_robot("go2")
 MS = 1_000_000
 TICK = 2 * MS
-WALKING = Report("walking", "control", 42, 0, False, False, 0, False, 1.0, 0.1)
+WALKING = Report("walking", "control", 42, 0, False, False, 0, False, False, 1.0, 0.1)
 DAMPING = replace(WALKING, mode="damp", damping=True)
 
 

@@ -23,7 +23,7 @@ from sim2real_deploy.safety.chain import (
 )
 
 MS = 1_000_000
-REPORT = Report("walk", "c" * 36, 42, 7, False, False, 3, False, 1.5, 0.25)
+REPORT = Report("walk", "c" * 36, 42, 7, False, False, 3, False, True, 1.5, 0.25)
 ESTOP = Verdict(Stop.ESTOP, 0.5, False, True, "fell over")
 SIT = Verdict(Stop.STOP, 1.0, False, True, "motor hot")
 u64 = st.integers(0, 2**64 - 1)
@@ -56,7 +56,7 @@ def test_a_heartbeat_survives_the_socket(
 def test_an_answer_survives_the_socket(
     sequence: int, response: int, tick: int, age: float, damping: bool, leaving: bool, bad: bool
 ) -> None:
-    report = Report("stand", "c" * 36, 123, tick, damping, leaving, 5, bad, age, math.inf)
+    report = Report("stand", "c" * 36, 123, tick, damping, leaving, 5, bad, not bad, age, math.inf)
     assert Answer.unpack(Answer(sequence, response, report).pack()) == Answer(
         sequence, response, report
     )

@@ -45,8 +45,14 @@ def test_what_must_stop_the_robot_cannot_be_set_to_less() -> None:
     assert severe == {
         *("estop_called", "remote_estop", "state_silent", "state_frozen", "state_not_finite"),
         *("imu_quaternion", "imu_spike", "fall", "free_fall", "joint_range", "joint_speed"),
-        *("motor_limit", "policy_not_finite", "control_gone", "control_idle_gone"),
-        *("control_disobeys", "command_not_finite", "second_writer", "sport_mode"),
+        *("motor_limit", "policy_not_finite", "control_failed", "control_gone"),
+        *(
+            "control_idle_gone",
+            "control_disobeys",
+            "command_not_finite",
+            "second_writer",
+            "sport_mode",
+        ),
     }
     assert all(TABLE[key].weakest is Reaction.ESTOP for key in severe)
     sitting = {event.key for event in TABLE.values() if event.reaction is Reaction.STOP}

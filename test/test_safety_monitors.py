@@ -373,6 +373,7 @@ def test_what_control_reports_is_measured() -> None:
     assert control.measure(healthy_inputs(0), 0) == {
         "command_not_finite": Reading(0),
         "deadline_misses_per_s": Reading(0),
+        "control_failed": Reading(0),
         "policy_not_finite": Reading(0),
         "control_silence_s": Reading(0.005),
         "out_of_distribution": Reading(1.0),
@@ -382,6 +383,9 @@ def test_what_control_reports_is_measured() -> None:
     readings = control.measure(healthy_inputs(0, report=report), MS)
     assert readings["deadline_misses_per_s"] == Reading(9)
     assert readings["policy_not_finite"] == Reading(1)
+    assert readings["control_failed"] == Reading(0)
+    failed = healthy_inputs(0, report=replace(WALKING, failed=True))
+    assert value(control, "control_failed", failed, MS) == 1
 
 
 def test_a_new_control_process_starts_a_new_count_of_misses() -> None:

@@ -93,6 +93,7 @@ FAULTS: list[tuple[str, dict[str, Any], float]] = [
     ("battery_empty", {"state": {"battery_percent": 9}}, 1.0),
     ("voltage_sag", {"state": {"voltage": 23.9}}, 0.3),
     ("policy_not_finite", {"report": replace(WALKING, policy_not_finite=True)}, 0.002),
+    ("control_failed", {"report": replace(WALKING, failed=True)}, 0.002),
     ("policy_astray", {"report": replace(WALKING, out_of_distribution=13.0)}, 0.2),
     ("deadlines_lost", {"report": replace(WALKING, deadline_misses=151)}, 0.5),
     ("control_gone", {"answer_age_s": 0.046}, 0.002),

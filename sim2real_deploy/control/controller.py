@@ -50,7 +50,6 @@ class Controller:
         self._handed_over: JointCommand = self._damping
         self._walking_since_ns = 0
         self._policy_due_ns = 0
-        self._estop_seen = False
 
     def request(self, event: Event, now_ns: int) -> Decision:
         """Somebody asks for a mode; judged by what the last tick saw."""
@@ -105,10 +104,7 @@ class Controller:
             now.upright = 1.0 - 2.0 * (x * x + y * y) > UPRIGHT
         if not now.fresh and self.mode not in (Mode.PASSIVE, Mode.DAMPING):
             self.fail(f"no state from the robot for {STATE_TIMEOUT_NS // 1_000_000} ms", now_ns)
-        if verdict.stop is Stop.ESTOP:
-            self._estop_seen = True
-        elif self._estop_seen and verdict.stop is Stop.NONE:
-            self._estop_seen = False
+        if verdict.stop is Stop.ESTOP:  # the supervisor holds the latch from here on
             now.fault = ""
             self.policy_failed = False
 

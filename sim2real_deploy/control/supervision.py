@@ -71,6 +71,7 @@ class Supervised:
             damping=controller.mode in (Mode.PASSIVE, Mode.DAMPING),
             leaving=self._leaving,
             deadline_misses=misses,
+            failed=bool(controller.situation.fault),
             policy_not_finite=controller.policy_failed,
             out_of_distribution=controller.surprise,
             command_age_s=controller.velocity.age_s(now_ns),

@@ -62,7 +62,10 @@ def steered(*velocity: float | None) -> Callable[[Stack], int]:
 
 
 def press_chord(stack: Stack) -> int:
-    return stack.change(lambda twin: twin.hold_remote(Remote(pressed=frozenset({"L2", "B"}))))
+    held = Remote(pressed=frozenset({"L2", "B"}))
+    start_ns = stack.change(lambda twin: twin.hold_remote(held))
+    time.sleep(0.2)
+    return _first(stack, start_ns, lambda state: any(state.remote))
 
 
 def send_nan_state(stack: Stack) -> int:
@@ -133,9 +136,10 @@ def intrude(stack: Stack) -> int:
     """Another program opens rt/lowcmd; it need not even write."""
     now_ns = time.monotonic_ns()
     participant = Participant(stack.domain, INTERFACE, "intruder")
-    participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command.type_name)
+    writer = participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command.type_name)
     time.sleep(0.5)
     participant.close()
+    del writer
     return now_ns
 
 

@@ -5,6 +5,7 @@ that is to be stopped or to do the stopping is the process it is on the robot.
 """
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -29,6 +30,7 @@ OPERATOR = "fault_operator"
 WALK = (0.4, 0.0, 0.0)
 STEP_S = 20.0  # patience with a process to start
 RECOVERY_S = 60.0  # with a robot to walk again
+FALLEN_RAD = 0.4
 MODE_S = 4.0  # with control to change its mode
 ERROR_LINES = 15
 
@@ -118,7 +120,7 @@ class Stack:
             if time.monotonic() > deadline:
                 said = json.dumps(self.ask(view=True))
                 raise Refusal(f"not in {patience_s:g} s: {what}; {said}\n{self._last_words()}")
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     @property
     def mode(self) -> str:
@@ -139,6 +141,7 @@ class Stack:
             action(twin)
             return now_ns
 
+        self.twin.check()
         return self.twin.ask(timed)
 
     def set_on_its_feet(self) -> None:
@@ -178,9 +181,11 @@ class Stack:
         driver = f"{self.robot.name}_driver"
         if self._walks():
             return True
+        if self.twin.ask(_tilt) > FALLEN_RAD:
+            self.set_on_its_feet()
+            time.sleep(0.5)
         at_rest = self.ask(view=True)["safety"].get("control") in ("damping", "passive")
         if not at_rest or not self.succeeds("safety/reset"):
-            self.set_on_its_feet()
             return False
         self.set_on_its_feet()
         return (
@@ -200,3 +205,8 @@ class Stack:
         logs = sorted(self.folder.glob("*.log"))
         tails = [(log.name, log.read_text(errors="replace").splitlines()) for log in logs]
         return "\n".join(f"{name}: {line}" for name, ls in tails for line in ls[-ERROR_LINES:])
+
+
+def _tilt(twin: TwinRobot) -> float:
+    _, x, y, _ = twin.base_truth.quaternion.tolist()
+    return math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (x * x + y * y))))

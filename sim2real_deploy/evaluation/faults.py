@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sim2real_deploy.checks import Check
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.evaluation.fault_cases import Case
 from sim2real_deploy.evaluation.fault_stack import Stack
 
@@ -31,7 +32,8 @@ class Result:
         timing = Check.at_most(name, round(self.worst_ms, 1), bound, "ms")
         if not self.problems:
             return (timing,)
-        return (timing, Check.at_most(f"{name}: {self.problems[0]}", len(self.problems), 0))
+        problem = self.problems[0].splitlines()[0][:100]
+        return (timing, Check.at_most(f"{name}: {problem}", len(self.problems), 0))
 
 
 def run_campaign(
@@ -42,7 +44,11 @@ def run_campaign(
         result = Result(case)
         for trial in range(repeat):
             tell(case, trial)
-            stack.recover()
+            try:
+                stack.recover()
+            except Refusal as refusal:
+                result.problems.append(f"no way back to walking: {refusal}")
+                break
             start_ns = case.inject(stack)
             took_ms, problem = JUDGES[case.outcome](stack, case, start_ns)
             result.times_ms.append(took_ms)

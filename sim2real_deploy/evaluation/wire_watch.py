@@ -16,6 +16,7 @@ from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.messages import FAMILIES
 
 REMEMBERED = 30_000  # a minute at 500 Hz
+LASTING_NS = 40_000_000  # of damping, for it to count
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,13 @@ class WireWatch:
         return [seen for seen in tuple(self.commands) if seen.ns >= ns]
 
     def damped_at(self, since_ns: int, patience_s: float) -> int | None:
-        """When damping began that nothing else interrupted for 60 ms; None when it never did."""
+        """When damping began that nothing else interrupted for a while; None when it never did."""
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
             seen = self.since(since_ns)
             driving = max((s.ns for s in seen if not s.damping), default=since_ns - 1)
             damped = [s.ns for s in seen if s.damping and s.ns > driving]
-            if damped and damped[-1] - damped[0] > 60_000_000:
+            if damped and damped[-1] - damped[0] > LASTING_NS:
                 return damped[0]
             time.sleep(0.02)
         return None

@@ -28,7 +28,7 @@ PARTICIPANT_BYTES = 40
 WALKING = "walking"  # the mode, in control's own words, in which the policy moves the robot
 
 _HEARTBEAT = struct.Struct(f"<4sQQQQQBf?{REASON_BYTES}s{PARTICIPANT_BYTES}s")
-_ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}s{PARTICIPANT_BYTES}sIQ??Q?ff")
+_ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}s{PARTICIPANT_BYTES}sIQ??Q??ff")
 _HEARTBEAT_MAGIC = b"HRT1"
 _ANSWER_MAGIC = b"ANS1"
 
@@ -120,7 +120,8 @@ class Report:
     damping: bool  # what it sends now is damping
     leaving: bool  # it is ending in good order, after damping
     deadline_misses: int  # since its start
-    policy_not_finite: bool  # the policy gave NaN or infinity; latched by control
+    failed: bool  # it has stopped the robot by itself, until a reset
+    policy_not_finite: bool  # and this is why: the policy gave NaN or infinity, or an error
     out_of_distribution: float  # spread of the observation, in training standard deviations
     command_age_s: float  # of the newest velocity command; infinite when there was none
 
@@ -144,6 +145,7 @@ class Answer:
             report.damping,
             report.leaving,
             report.deadline_misses,
+            report.failed,
             report.policy_not_finite,
             report.out_of_distribution,
             report.command_age_s,

@@ -184,6 +184,9 @@ def _control() -> tuple[Event, ...]:
     return (
         Event("policy_not_finite", "policy_not_finite", 0, "", 0, ESTOP,
               "the policy gave NaN or infinity", "do not use this policy", (0, 0), ESTOP),
+        Event("control_failed", "control_failed", 0, "", 0, ESTOP,
+              "control stopped the robot by itself", "its log says why; then call reset",
+              (0, 0), ESTOP),
         Event("policy_unfamiliar", "out_of_distribution", 4.0, "standard deviations", 0.2, WARN,
               "the policy sees what it was not trained on: {value}", "look at the observation",
               (1, 20), NOTE, 5.0),

@@ -24,6 +24,7 @@ class Control:
             self._pid, self._misses = report.pid, Rate()
         misses = self._misses(report.deadline_misses, now_ns)
         readings["deadline_misses_per_s"] = Reading(misses)
+        readings["control_failed"] = Reading(float(report.failed))
         readings["policy_not_finite"] = Reading(float(report.policy_not_finite))
         if not report.leaving:
             silence = "control_silence_s" if inputs.driving else "idle_silence_s"

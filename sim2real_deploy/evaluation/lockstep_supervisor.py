@@ -1,0 +1,51 @@
+"""The supervisor's mind beside a controller in lockstep: no process, no socket, same verdicts."""
+
+from sim2real_deploy.control.controller import Controller
+from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.robots import JointCommand, RobotState
+from sim2real_deploy.safety.chain import Report, Verdict
+from sim2real_deploy.safety.inputs import Inputs
+from sim2real_deploy.safety.settings import load_events
+from sim2real_deploy.safety.supervisor import Change, Supervisor, is_damping
+from sim2real_deploy.wire.link import Link
+
+
+class LockstepSupervisor:
+    """`verdict` once per tick, with what the tick before has sent."""
+
+    def __init__(self, controller: Controller, link: Link, stage: str) -> None:
+        self.supervisor = Supervisor(controller.spec, load_events(controller.spec, stage))
+        self.changes: list[Change] = []
+        self._controller, self._link = controller, link
+        self._ticks = 0
+
+    def verdict(self, state: RobotState | None, sent: JointCommand | None) -> Verdict:
+        now_ns = self._link.now_ns()
+        self._ticks += 1
+        inputs = Inputs(
+            state=state,
+            counters=self._link.counters,
+            report=self._report(now_ns),
+            command_damping=sent is not None and is_damping(sent),
+            command_age_s=0.0 if sent is not None else 1.0,
+            wall_ns=now_ns,
+        )
+        decision = self.supervisor.update(inputs, now_ns)
+        self.changes += decision.changes
+        return decision.verdict
+
+    def _report(self, now_ns: int) -> Report:
+        controller = self._controller
+        return Report(
+            mode=controller.mode.name.lower(),
+            participant="",
+            pid=0,
+            tick=self._ticks,
+            damping=controller.mode in (Mode.PASSIVE, Mode.DAMPING),
+            leaving=False,
+            deadline_misses=0,
+            failed=bool(controller.situation.fault),
+            policy_not_finite=controller.policy_failed,
+            out_of_distribution=controller.surprise,
+            command_age_s=controller.velocity.age_s(now_ns),
+        )
