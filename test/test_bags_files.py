@@ -255,3 +255,13 @@ def test_a_mended_bag_opens_everywhere_and_lost_nothing(tmp_path: Path) -> None:
     with AnyReader([tmp_path / "run"]) as reader:
         assert reader.message_count == len(readable)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["run"]
+
+
+def test_the_recorders_own_namespace_comes_first(tmp_path: Path) -> None:
+    writer = BagWriter(tmp_path / "run", {"namespace": "/"})
+    for name in ("/odom", "/twin/odom"):
+        writer.add_topic(Topic(name, LATCHED.type, LATCHED.definition))
+        writer.write([Message(1, name, 1, 1, b"")])
+    writer.close()
+    assert Bag(tmp_path / "run").require("odom").name == "/odom"
+    assert Bag(tmp_path / "run").require("twin/odom").name == "/twin/odom"

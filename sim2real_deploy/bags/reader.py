@@ -43,12 +43,11 @@ class Bag:
         return [problem for file in self._files for problem in file.contents.problems]
 
     def find(self, name: str) -> Topic | None:
-        """A topic by its relative name, whatever namespace the run was in."""
-        matches = [
-            topic
-            for full, topic in self.topics.items()
-            if full == f"/{name}" or full.endswith(f"/{name}")
-        ]
+        """A topic by its relative name: in the recorder's namespace, else wherever it is alone."""
+        full_name = f"{self.information.get('namespace', '').rstrip('/')}/{name}"
+        if full_name in self.topics:
+            return self.topics[full_name]
+        matches = [topic for full, topic in self.topics.items() if full.endswith(f"/{name}")]
         if len(matches) > 1:
             full_names = ", ".join(topic.name for topic in matches)
             raise Refusal(f"{self.path}: holds more than one robot's '{name}': {full_names}")

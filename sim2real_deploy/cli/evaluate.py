@@ -23,7 +23,7 @@ def evaluate_command(
 
     from sim2real_deploy import checks
     from sim2real_deploy.evaluation import walking
-    from sim2real_deploy.policy.bundle import bundle_folder
+    from sim2real_deploy.policy.contract import bundle_folder
 
     folder = bundle_folder(policy)
     running = walking.evaluate(folder, robot, seeds, workers)

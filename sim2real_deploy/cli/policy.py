@@ -44,8 +44,8 @@ def _answers(pairs: list[str]) -> dict[str, Any]:
 def _load(folder: Path) -> "Bundle":
     """A bundle for the robot that it says it is for."""
     from sim2real_deploy import configfile
-    from sim2real_deploy.policy.bundle import bundle_folder, load_bundle
-    from sim2real_deploy.policy.contract import Contract
+    from sim2real_deploy.policy.bundle import load_bundle
+    from sim2real_deploy.policy.contract import Contract, bundle_folder
     from sim2real_deploy.robots import load_robot
 
     place = bundle_folder(folder)

@@ -1,5 +1,6 @@
 """The recorder: every ROS topic of the stack and the raw wire, into one bag. It only listens."""
 
+import hashlib
 import platform
 import threading
 import time
@@ -20,7 +21,7 @@ from sim2real_deploy.bags import Message, Qos, Topic, definitions
 from sim2real_deploy.bags.recording import Recording, Storage
 from sim2real_deploy.nodes.common import LATCHED, WIRE, Parameter, Stop, declare, run
 from sim2real_deploy.nodes.raw_topics import RawTopics
-from sim2real_deploy.policy.bundle import load_bundle
+from sim2real_deploy.policy.contract import bundle_folder
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.wire.channels import Participant, RawReader
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
@@ -114,11 +115,12 @@ class Recorder(Node):
                 continue
         attachments = {"robot.json": robot.model_dump_json(indent=1).encode()}
         if values["policy"]:
-            bundle = load_bundle(values["policy"], robot)
-            information["policy"] = bundle.contract.name
-            information["policy_sha256"] = bundle.contract.sha256
-            attachments["policy.onnx"] = bundle.model
-            attachments["policy.yaml"] = (bundle.folder / "policy.yaml").read_bytes()
+            folder = bundle_folder(values["policy"])
+            for name in ("policy.onnx", "policy.yaml"):
+                attachments[name] = (folder / name).read_bytes()
+            information["policy"] = folder.name
+            digest = hashlib.sha256(attachments["policy.onnx"]).hexdigest()
+            information["policy_sha256"] = digest
         return information, attachments
 
     def _listen_to_wire(self, robot: RobotSpec) -> dict[str, RawReader]:

@@ -46,11 +46,13 @@ class Replay(Node):
         self._outputs: dict[str, Publisher[Any]] = {}
         self._playback: PlaybackClock | None = None
         self._thread = threading.Thread(target=self._run, name="playback")
+        time.sleep(LISTEN_S)
         self._check_nobody_else()
         for topic in self._bag.topics.values():
             self._advertise(topic)
         self._clock_output = self.create_publisher(Clock, "/clock", 10)
         self.create_timer(CLOCK_S, self._publish_clock)
+        self.create_timer(LISTEN_S, self._check_nobody_else)  # discovery may have been slow
         for problem in self._bag.problems:
             self.get_logger().warning(problem)
         self._thread.start()
@@ -62,10 +64,10 @@ class Replay(Node):
 
     def _check_nobody_else(self) -> None:
         """A recorded command played into a running stack would move its robot."""
-        time.sleep(LISTEN_S)
         for name in self._bag.topics.keys() - GLOBAL:
+            others = self.count_publishers(name) - (name in self._outputs)
             obeyed = name.endswith(COMMANDS) and self.count_subscribers(name)
-            if self.count_publishers(name) or obeyed:
+            if others or obeyed:
                 raise Refusal(
                     f"'{name}' is in use here: a stack is running. Playing a recording into it "
                     "could move its robot; play it under another ROS_DOMAIN_ID"
@@ -104,6 +106,7 @@ class Replay(Node):
                 continue
             if clock is None:
                 clock = self._playback = PlaybackClock(start_ns, self._rate, time.monotonic_ns())
+                self.get_logger().info(f"playing {self._bag.path}; space pauses")
                 for earlier in latched.values():
                     self._outputs[earlier.topic].publish(earlier.data)
             while (left_s := clock.wait_s(message.log_ns, time.monotonic_ns())) > 0:

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy import configfile, paths
+from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy import record
-from sim2real_deploy.policy.contract import Contract
+from sim2real_deploy.policy.contract import Contract, bundle_folder
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.spec import Joint
@@ -38,17 +38,6 @@ class Bundle:
 
     def open(self) -> Policy:
         return Policy(self.contract, self.spec, self.model, str(self.folder))
-
-
-def bundle_folder(name: str | Path) -> Path:
-    """A bundle by its name in policies/, or by the path of its folder."""
-    path = Path(name)
-    if path.parent == Path() and not (path / "policy.yaml").is_file():
-        path = paths.share_directory() / "policies" / path
-    if not path.is_dir():
-        known = sorted(p.parent.name for p in path.parent.glob("*/policy.yaml"))
-        raise Refusal(f"policy '{name}': no folder {path}; there are: {', '.join(known) or 'none'}")
-    return path
 
 
 def load_bundle(name: str | Path, spec: RobotSpec) -> Bundle:

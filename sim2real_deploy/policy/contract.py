@@ -3,11 +3,14 @@
 Lists that concern joints are in the policy's own joint order, given by name in `joints`.
 """
 
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from sim2real_deploy import paths
 from sim2real_deploy.configfile import Strict
+from sim2real_deploy.errors import Refusal
 
 Range = tuple[float, float]
 
@@ -135,3 +138,14 @@ class Contract(Strict):
         if len(set(inputs)) != len(inputs):
             raise ValueError("observations, recurrence: an input is fed more than once")
         return self
+
+
+def bundle_folder(name: str | Path) -> Path:
+    """A bundle by its name in policies/, or by the path of its folder."""
+    path = Path(name)
+    if path.parent == Path() and not (path / "policy.yaml").is_file():
+        path = paths.share_directory() / "policies" / path
+    if not path.is_dir():
+        known = sorted(p.parent.name for p in path.parent.glob("*/policy.yaml"))
+        raise Refusal(f"policy '{name}': no folder {path}; there are: {', '.join(known) or 'none'}")
+    return path
