@@ -75,6 +75,10 @@ def test_the_learning_rate_follows_the_size_of_the_updates() -> None:
     learner._adapt_rate(10 * PPO.target_kl, 1.0)
     assert learner.rate < start
     for _ in range(50):
-        learner._adapt_rate(0.0, 0.5)
+        learner._adapt_rate(0.0, 1.0)
     assert learner.rate == PPO.actor_rate[1]
-    assert learner.actor_optimiser.param_groups[0]["lr"] == pytest.approx(learner.rate * 0.5)
+    learner._adapt_rate(PPO.target_kl, 1.0)
+    assert learner.rate == PPO.actor_rate[1]  # just right
+    learner._adapt_rate(PPO.target_kl, 0.1)
+    assert learner.rate < PPO.actor_rate[1]  # late in a run the same update is too large
+    assert learner.actor_optimiser.param_groups[0]["lr"] == learner.rate

@@ -126,7 +126,7 @@ class Learner:
         return value
 
     def learn(self, batch: Batch, last_value: Tensor, anneal: float = 1.0) -> dict[str, float]:
-        """Several epochs over one batch. Late in a run `anneal` makes steps and search smaller."""
+        """Several epochs over one batch. Late in a run `anneal` makes updates and search smaller."""
         ppo = self.ppo
         advantage = advantages(batch, last_value, ppo.gamma, ppo.lam)
         returns = (advantage + batch.value).flatten()
@@ -216,9 +216,9 @@ class Learner:
 
     def _adapt_rate(self, kl: float, anneal: float) -> None:
         """Keep each update about as large as the target: the step that fits changes in a run."""
-        least, most = self.ppo.actor_rate
-        if kl > 2 * self.ppo.target_kl:
-            self.rate = max(least, self.rate / 1.5)
-        elif kl < self.ppo.target_kl / 2:
+        (least, most), target = self.ppo.actor_rate, self.ppo.target_kl * anneal
+        if kl > 2 * target:
+            self.rate = max(least * anneal, self.rate / 1.5)
+        elif kl < target / 2:
             self.rate = min(most, self.rate * 1.5)
-        self.actor_optimiser.param_groups[0]["lr"] = self.rate * anneal
+        self.actor_optimiser.param_groups[0]["lr"] = self.rate

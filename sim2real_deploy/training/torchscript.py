@@ -22,6 +22,7 @@ TOLERANCE = 1e-4
 NAMESPACES = ("aten::", "prim::")
 FORBIDDEN = ("aten::save", "aten::from_file")  # operators that reach for the disk
 STATE_NAMES = ("h", "c")
+LOST_STATE = "keeps a state in a way that cannot be followed; export it as ONNX"
 
 
 def convert(path: Path, observation_size: int) -> bytes:
@@ -85,7 +86,10 @@ def _export(module: Any, states: list[str], size: int, path: Path) -> bytes:
     frozen = torch.jit.freeze(module, preserved_attrs=states, optimize_numerics=False)
     graph = frozen.forward.graph.copy()
     torch._C._jit_pass_inline(graph)
-    lowered: tuple[Any, list[Any]] = torch._C._jit_pass_lower_graph(graph, frozen._c)
+    try:
+        lowered: tuple[Any, list[Any]] = torch._C._jit_pass_lower_graph(graph, frozen._c)
+    except RuntimeError:
+        raise Refusal(f"{path}: {LOST_STATE}") from None
     graph, buffers = lowered
     _return_states(graph, len(states), path)
     names = STATE_NAMES[: len(states)]
@@ -119,7 +123,7 @@ def _return_states(graph: Any, count: int, path: Path) -> None:
             written[target.debugName()] = value
             node.destroy()
     if len(inputs) != count or len(written) != count:
-        raise Refusal(f"{path}: keeps a state in a way that cannot be followed")
+        raise Refusal(f"{path}: {LOST_STATE}")
     for name in inputs:
         graph.registerOutput(written[name])
     if inputs:
