@@ -217,7 +217,10 @@ while True:
 """
 
 
-@pytest.mark.parametrize("seed", range(3))
+KILLS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 20))]
+
+
+@pytest.mark.parametrize("seed", KILLS)
 def test_after_sigkill_at_most_the_last_second_is_gone(tmp_path: Path, seed: int) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", CRASHING, str(tmp_path)], cwd=Path(__file__).parent

@@ -15,6 +15,8 @@ def report(
     ),
 ) -> None:
     """Show a run: modes, velocity, gait, joints, torque, heat, battery, latency. Self-contained."""
+    import time
+
     from sim2real_deploy.analysis.report import write_report
     from sim2real_deploy.bags import Bag
 
@@ -22,4 +24,6 @@ def report(
     for problem in opened.problems:
         typer.secho(problem, fg="yellow", err=True)
     folder = bag if bag.is_dir() else bag.parent
-    typer.echo(f"report: {write_report(opened, output or folder / 'report.html')}")
+    start = time.perf_counter()
+    path = write_report(opened, output or folder / "report.html")
+    typer.echo(f"report: {path} (made in {time.perf_counter() - start:.1f} s)")
