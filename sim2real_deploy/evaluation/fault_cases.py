@@ -1,8 +1,11 @@
 """What a fault campaign does to the stack: one row per fault, with what must come of it."""
 
+import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import acos
@@ -24,6 +27,8 @@ from sim2real_deploy.wire.remote import Remote
 
 Outcome = Literal["damping", "sits", "walks", "stands"]
 JOINT = "FR_calf_joint"
+KEPT_BYTES = 1_000_000  # of a full disk
+CHUNK_BYTES = 16_000_000
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,13 @@ def steered(*velocity: float | None) -> Callable[[Stack], int]:
     return inject
 
 
+def make_policy_fail(stack: Stack) -> int:
+    """From the last command that was sent: the tick that saw the NaN must damp."""
+    stack.ask(velocity=[0.0, 0.0, 1.0])
+    stack.until("the policy fails", lambda: stack.watch.commands[-1].damping)
+    return max(seen.ns for seen in tuple(stack.watch.commands) if not seen.damping)
+
+
 def press_chord(stack: Stack) -> int:
     held = Remote(pressed=frozenset({"L2", "B"}))
     start_ns = stack.change(lambda twin: twin.hold_remote(held))
@@ -80,6 +92,7 @@ def send_nan_state(stack: Stack) -> int:
     sample = StateEncoder(stack.robot).encode(broken)
     while writer.matched() < 3:  # control, supervisor and the campaign at least
         time.sleep(0.01)
+    time.sleep(0.3)  # until they know of it, too
     now_ns = time.monotonic_ns()
     writer.write(sample)
     time.sleep(0.1)
@@ -143,6 +156,34 @@ def intrude(stack: Stack) -> int:
     return now_ns
 
 
+def refuse_start(stack: Stack) -> int:
+    """Another program has rt/lowcmd open when the robot is to stand up: it must not."""
+    participant = Participant(stack.domain, INTERFACE, "intruder")
+    writer = participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command.type_name)
+    stack.call("safety/estop")
+    stack.until("damping", lambda: stack.mode == "damping")
+    time.sleep(1.0)
+    stack.succeeds("safety/reset")
+    now_ns = time.monotonic_ns()
+    stack.succeeds(f"{stack.robot.name}_driver/stand")
+    time.sleep(0.5)
+    participant.close()
+    del writer
+    return now_ns
+
+
+def fill_disk(stack: Stack) -> int:
+    """Next to nothing is left where the bag goes."""
+    filling = stack.runs / "filling"
+    now_ns = time.monotonic_ns()
+    free = shutil.disk_usage(stack.runs).free
+    with filling.open("wb") as file, suppress(OSError):
+        for start in range(0, free - KEPT_BYTES, CHUNK_BYTES):
+            os.posix_fallocate(file.fileno(), start, CHUNK_BYTES)
+            time.sleep(0.005)  # the twin lives in this process too
+    return now_ns
+
+
 def select_sport_mode(stack: Stack) -> int:
     participant = Participant(stack.domain, INTERFACE, "app")
     switcher = MotionSwitcher(participant)
@@ -180,6 +221,7 @@ def cases(stack: Stack) -> tuple[Case, ...]:
         Case("state at 100 Hz", fault(Fault(target="state", word="slow", amount=0.01)), "sits",
              9000, ("state_slow",)),
         Case("state with NaN", send_nan_state, "damping", 10, ("state_not_finite",)),
+        Case("policy gives NaN", make_policy_fail, "damping", 6, ("policy_not_finite",)),
         Case("orientation wrong", fault(Fault(target="imu", word="wrong")), "damping", 24,
              ("imu_quaternion",)),
         Case("orientation gone", fault(Fault(target="imu", word="off")), "damping", 24,
@@ -207,11 +249,13 @@ def cases(stack: Stack) -> tuple[Case, ...]:
         Case("supervisor stopped", killed("safety_supervisor", signal.SIGSTOP), "damping", 100),
         Case("supervisor interrupted", killed("safety_supervisor", signal.SIGINT), "damping", 100),
         Case("second writer on rt/lowcmd", intrude, "damping", 200, ("second_writer",)),
+        Case("second writer at the start", refuse_start, "damping", 20, ("stranger",)),
         Case("sport mode on again", select_sport_mode, "damping", 1300, ("sport_mode",)),
         Case("recorder killed", killed("recorder", signal.SIGKILL), "walks", 6000,
              ("recorder_gone",)),
         Case("recorder stopped", killed("recorder", signal.SIGSTOP), "walks", 6000,
              ("recorder_gone",)),
-        Case("velocity command of NaN", steered(None, None, None), "stands", 2000),
-        Case("velocity command silent", steered(), "stands", 2000, ("command_silent",)),
+        Case("disk full", fill_disk, "walks", 6000, ("disk_low",)),
+        Case("velocity command of NaN", steered(None, None, None), "stands", 3000),
+        Case("velocity command silent", steered(), "stands", 3000, ("command_silent",)),
     )  # fmt: skip

@@ -43,6 +43,7 @@ class Stack:
 
     def __init__(self, folder: Path, domain: int, ros_domain: int, commands: Commands) -> None:
         self.folder = folder
+        self.runs = folder / "runs"
         self.robot = load_robot("go2")
         self.domain = domain
         self._commands = commands
@@ -156,6 +157,7 @@ class Stack:
 
     def recover(self) -> None:
         """From wherever a fault has left it back to walking."""
+        (self.runs / "filling").unlink(missing_ok=True)
         self.change(lambda twin: twin.clear_faults())
         self.change(lambda twin: twin.hold_remote(Remote()))
         self.until("all processes run", self._all_run)

@@ -1,0 +1,54 @@
+"""A policy with a fault built in: the given one, until it is told to turn hard; then NaN.
+
+It keeps its contract, golden steps and all: nothing but the running control can catch it.
+"""
+
+import hashlib
+from pathlib import Path
+
+import yaml
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.bundle import Bundle
+
+TURN = "velocity_command.2"
+NAN_ABOVE = 0.8  # rad/s; well beyond what a campaign walks at
+
+
+def write_faulty_policy(bundle: Bundle, folder: Path) -> None:
+    """Write the bundle with the fault in its network into a folder."""
+    try:
+        import onnx
+        from onnx import TensorProto, helper
+    except ImportError:
+        raise Refusal("a policy that fails is made with onnx: pip install onnx") from None
+
+    contract = bundle.contract
+    labels = bundle.open().labels
+    if len(contract.observations) != 1 or TURN not in labels:
+        raise Refusal(f"policy '{contract.name}': it has no single input with {TURN} in it")
+    scale = next(t.scale for t in contract.observations[0].terms if t.name == TURN.split(".")[0])
+    above = NAN_ABOVE * (scale if isinstance(scale, float) else scale[2])
+    model = onnx.load_from_string(bundle.model)
+    output = contract.action.output
+    for node in model.graph.node:
+        node.output[:] = ["sound_action" if name == output else name for name in node.output]
+    constants = (
+        helper.make_tensor("turn_index", TensorProto.INT64, [1], [labels.index(TURN)]),
+        helper.make_tensor("turn_limit", TensorProto.FLOAT, [1], [above]),
+        helper.make_tensor("not_a_number", TensorProto.FLOAT, [1], [float("nan")]),
+    )
+    model.graph.initializer.extend(constants)
+    inputs = [contract.observations[0].input, "turn_index"]
+    model.graph.node.extend(
+        (
+            helper.make_node("Gather", inputs, ["turn"], axis=1),
+            helper.make_node("Greater", ["turn", "turn_limit"], ["too_hard"]),
+            helper.make_node("Where", ["too_hard", "not_a_number", "sound_action"], [output]),
+        )
+    )
+    content = model.SerializeToString()
+    folder.mkdir(parents=True)
+    (folder / "policy.onnx").write_bytes(content)
+    said = contract.model_dump(mode="json") | {"sha256": hashlib.sha256(content).hexdigest()}
+    (folder / "policy.yaml").write_text(yaml.safe_dump(said, sort_keys=False))
