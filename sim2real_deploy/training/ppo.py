@@ -126,7 +126,7 @@ class Learner:
         return value
 
     def learn(self, batch: Batch, last_value: Tensor, anneal: float = 1.0) -> dict[str, float]:
-        """Several epochs over one batch. Late in a run `anneal` makes updates and search smaller."""
+        """Several epochs over one batch. Late in a run `anneal` shrinks updates and search."""
         ppo = self.ppo
         advantage = advantages(batch, last_value, ppo.gamma, ppo.lam)
         returns = (advantage + batch.value).flatten()
