@@ -35,7 +35,7 @@ def _joint_orders(bundle: Bundle) -> Iterator[tuple[str, Contract]]:
     """Other names for the same numbers, or the numbers moved along with the names."""
     contract, spec = bundle.contract, bundle.spec
     known = {"sdk": spec.joint_names, **spec.joint_orders}
-    tried = {contract}
+    tried = [contract]
     for order, names in known.items():
         if set(names) != set(contract.joints):
             continue
@@ -49,7 +49,7 @@ def _joint_orders(bundle: Bundle) -> Iterator[tuple[str, Contract]]:
             except Refusal:
                 continue
             if other not in tried:
-                tried.add(other)
+                tried.append(other)
                 yield words, other
 
 
