@@ -81,7 +81,7 @@ class Controls:
                 icon=viser.Icon.HAND_STOP,
                 hint="Damps the robot at once. The remote and the power switch come first.",
             )
-        panel.float(x=340, y=16, width=260)  # beside where notifications appear
+        panel.float(x=-16, y=-16, width=260)  # the corner that notifications never cover
         stop.on_click(lambda _: self._stop())
         self._key("STOP", "escape", self._stop)
         with self._folder:
