@@ -37,6 +37,7 @@ class Process:
 
 
 ROBOT = Argument("robot", "twin", "Walk the twin or the real robot.", ("twin", "real"))
+MODEL = Argument("model", "go2", "Which robot it is: a file in config/robots.")
 INTERFACE = Argument("interface", "lo", "Network interface the robot is on; needed for `real`.")
 DOMAIN = Argument("domain", "0", "DDS domain of the robot's own bus (0 on the robot).")
 NAMESPACE = Argument("namespace", "", "ROS namespace of all nodes, for more than one robot.")
@@ -48,6 +49,7 @@ SEED = Argument("seed", "0", "Seed of the twin's floor and noise.")
 
 GO2_WALK = (
     ROBOT,
+    MODEL,
     INTERFACE,
     DOMAIN,
     Argument("policy", "go2_walk", "Policy bundle: a name in policies/, or a folder."),
@@ -71,10 +73,11 @@ REPLAY = (
     Argument("start", "0", "Seconds into the run to start at."),
     Argument("loop", "false", "Begin again at the end.", YES_NO),
     DASHBOARD,
+    MODEL,
     NAMESPACE,
     PARAMS_FILE,
 )
-TWIN = (INTERFACE, DOMAIN, NAMESPACE, PARAMS_FILE, FLOOR, PRESET, SEED)
+TWIN = (MODEL, INTERFACE, DOMAIN, NAMESPACE, PARAMS_FILE, FLOOR, PRESET, SEED)
 
 
 def resolve(arguments: tuple[Argument, ...], given: Mapping[str, str]) -> dict[str, str]:
@@ -90,7 +93,7 @@ def resolve(arguments: tuple[Argument, ...], given: Mapping[str, str]) -> dict[s
 
 
 def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
-    """The whole stack for one Go2, real or twin."""
+    """The whole stack for one robot, real or twin."""
     real = values["robot"] == "real"
     if real and values["interface"] == "lo":
         raise Refusal(
@@ -107,7 +110,7 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
     processes.append(Process("safety_supervisor", {**wire, **stage, **runs}, essential=True))
     processes.append(Process("control", {**wire, **stage, **policy}, essential=True))
     if values["dashboard"] == "true":
-        processes.append(_dashboard(values["stage"]))
+        processes.append(_dashboard(values["model"], values["stage"]))
     return tuple(processes)
 
 
@@ -115,7 +118,7 @@ def walk_programme(values: Mapping[str, str]) -> tuple[Process, ...]:
     """The stack, and an operator that walks a short programme and judges it."""
     duration = _number(values, "duration")
     truth = "odom" if values["robot"] == "real" else "twin/odom"
-    operator: dict[str, Value] = {"robot": "go2", "runs": values["runs"]}
+    operator: dict[str, Value] = {"robot": values["model"], "runs": values["runs"]}
     operator.update(duration=duration, truth=truth)
     return (*go2_walk(values), Process("walk_programme", operator, essential=True))
 
@@ -127,7 +130,7 @@ def replay(values: Mapping[str, str]) -> tuple[Process, ...]:
     played: dict[str, Value] = {"bag": values["bag"], "loop": values["loop"] == "true"}
     played.update(rate=_number(values, "rate"), start=_number(values, "start"))
     player = Process("replay", played, essential=True)
-    return (player, _dashboard("")) if values["dashboard"] == "true" else (player,)
+    return (player, _dashboard(values["model"], "")) if values["dashboard"] == "true" else (player,)
 
 
 def twin_alone(values: Mapping[str, str]) -> tuple[Process, ...]:
@@ -138,13 +141,13 @@ def _wire(values: Mapping[str, str]) -> dict[str, Value]:
     domain = values["domain"]
     if not domain.isdecimal() or int(domain) > 232:
         raise Refusal(f"domain:={domain}: a DDS domain is a whole number from 0 to 232")
-    return {"robot": "go2", "interface": values["interface"], "domain": int(domain)}
+    return {"robot": values["model"], "interface": values["interface"], "domain": int(domain)}
 
 
-def _dashboard(stage: str) -> Process:
+def _dashboard(model: str, stage: str) -> Process:
     if find_spec("viser") is None:
         raise Refusal("dashboard:=true needs viser: pip install 'sim2real_deploy[dashboard]'")
-    return Process("dashboard", {"robot": "go2", "stage": stage}, respawn=True)
+    return Process("dashboard", {"robot": model, "stage": stage}, respawn=True)
 
 
 def _number(values: Mapping[str, str], name: str) -> float:
