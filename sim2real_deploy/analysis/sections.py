@@ -68,7 +68,8 @@ def timeline(view: View) -> Section:
     end = view.duration_s
     if view.ticks:
         words = np.array([mode.words for mode in Mode])
-        modes = spans(view.ticks["seconds"], words[view.ticks["mode"].astype(int)], end)
+        seconds = view.ticks["seconds"]
+        modes = spans(seconds, words[view.ticks["mode"].astype(int)], float(seconds[-1]))
     elif MODE in view.series:
         said = view.series[MODE]
         modes = spans(view.seconds(said), texts(said["data"]), end)
@@ -112,8 +113,9 @@ def velocity(view: View) -> Section | None:
                 series = view.series[topic]
                 seconds, values = view.seconds(series), series[measured]
                 content.append(Line(name, seconds, values))
-                at = np.interp(view.ticks["seconds"], seconds, values)
+                at = np.interp(view.ticks["seconds"], seconds, values, left=np.nan, right=np.nan)
                 error = (at - asked)[walking]
+                error = error[np.isfinite(error)]
                 if len(error):
                     rows.append([title, name, float(error.mean()), float(error.std()), unit])
         plots.append(lines(title, unit, content))
