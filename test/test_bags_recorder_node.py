@@ -105,6 +105,7 @@ def record(root: Path, domain: int, ending: str, **parameters: object) -> tuple[
 
 
 def test_all_that_was_sent_is_in_the_bag(tmp_path: Path, domains: int) -> None:
+    before_ns = time.time_ns()
     root, share = record(tmp_path, domains, "fall")
     print(f"recorder: {share:.1%} of a core")
     (run,) = root.iterdir()
@@ -129,16 +130,8 @@ def test_all_that_was_sent_is_in_the_bag(tmp_path: Path, domains: int) -> None:
     assert (run / runs.PIN).read_text() == "fell over\n"
     metadata = yaml.safe_load((run / "metadata.yaml").read_text())["rosbag2_bagfile_information"]
     assert metadata["message_count"] == sum(len(numbers) for numbers in counted.values())
-
-
-def test_times_are_those_of_sending_and_receiving(tmp_path: Path, domains: int) -> None:
-    before_ns = time.time_ns()
-    root, _ = record(tmp_path, domains, "")
-    bag = Bag(next(root.iterdir()))
-    for message in bag.messages():
-        assert before_ns - 1_000_000_000 < message.publish_ns <= message.log_ns + 1_000_000
-        if message.topic.startswith("/dog/wire"):
-            assert message.log_ns - message.publish_ns < 200_000_000
+    for message in bag.messages():  # by the clocks of one machine
+        assert before_ns < message.publish_ns <= message.log_ns + 1_000_000 < time.time_ns()
     states = [m.log_ns for m in bag.messages([bag.topics["/dog/wire/lowstate"]])]
     assert states == sorted(states)
-    assert abs((states[-1] - states[0]) / 1e9 - SECONDS) < 0.5
+    assert len(set(states)) > len(states) // 10  # each stamped when it came, not by the batch
