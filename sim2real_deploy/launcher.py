@@ -133,7 +133,8 @@ class Launcher:
                 words = f"ended with code {running.popen.returncode}: starting it again"
                 self._say(name, running.colour, words)
                 self._respawn_at[name] = now + RESPAWN_PAUSE_S
-            elif now >= self._respawn_at.pop(name):
+            elif now >= self._respawn_at[name]:
+                del self._respawn_at[name]
                 self._running.remove(running)
                 self._start(running.process)
 

@@ -57,12 +57,13 @@ class Stack:
 @contextmanager
 def stack(ros_domain: int, folder: Path, *arguments: str, command: Any = None) -> Iterator[Stack]:
     """`sim2real up ARGUMENTS`, or another command; one Ctrl-C at the end."""
+    (folder / "run").mkdir()
     process = subprocess.Popen(
         [*(command or [*SIM2REAL, "up"]), *arguments],
         env={
             **os.environ,
             "ROS_DOMAIN_ID": str(ros_domain),
-            "XDG_RUNTIME_DIR": str(folder),
+            "XDG_RUNTIME_DIR": str(folder / "run"),
             "COLUMNS": "200",
         },
         cwd=folder,

@@ -6,6 +6,7 @@ import re
 import time
 import xml.etree.ElementTree as ElementTree
 
+import psutil
 import pytest
 import yaml
 
@@ -147,6 +148,14 @@ def test_what_the_layouts_call_is_there(operator):
     called |= {c["serviceName"] for c in layout["configById"].values() if "serviceName" in c}
     assert "/safety/estop" in called
     assert called <= services
+
+
+def test_a_recorder_that_dies_is_started_again(operator):
+    launcher = psutil.Process(operator.running.process.pid)
+    recorder = next(p for p in launcher.children() if "nodes.recorder" in " ".join(p.cmdline()))
+    recorder.kill()
+    operator.running.wait_for("ended with code -9: starting it again")
+    operator.running.wait_for("recording into")
 
 
 def test_every_diagnostic_has_its_place_in_the_aggregator(operator):
