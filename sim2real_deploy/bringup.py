@@ -119,7 +119,7 @@ def walk_programme(values: Mapping[str, str]) -> tuple[Process, ...]:
     duration = _number(values, "duration")
     truth = "odom" if values["robot"] == "real" else "twin/odom"
     operator: dict[str, Value] = {"robot": values["model"], "runs": values["runs"]}
-    operator.update(duration=duration, truth=truth)
+    operator.update(duration=duration, truth=truth, recorded=values["record"] == "true")
     return (*go2_walk(values), Process("walk_programme", operator, essential=True))
 
 

@@ -101,6 +101,7 @@ MOVE: tuple[Guard, ...] = (
 )
 START: tuple[Guard, ...] = (*MOVE, may_start)
 WALK: tuple[Guard, ...] = (*MOVE, policy_is_checked)
+OURS: tuple[Guard, ...] = (sport_mode_is_released, nobody_else_writes)
 FREE: tuple[Guard, ...] = ()
 
 TRANSITIONS: dict[tuple[Mode, Event], tuple[Mode, tuple[Guard, ...]]] = {
@@ -119,6 +120,9 @@ TRANSITIONS: dict[tuple[Mode, Event], tuple[Mode, tuple[Guard, ...]]] = {
     (Mode.SITTING_DOWN, Event.DONE): (Mode.DAMPING, FREE),
     **{(mode, Event.DAMP): (Mode.DAMPING, FREE) for mode in Mode},
     **{(mode, Event.ESTOP): (Mode.DAMPING, FREE) for mode in Mode},
+    # Damping sent into a wire that is somebody else's makes two writers: worse than none.
+    (Mode.PASSIVE, Event.DAMP): (Mode.DAMPING, OURS),
+    (Mode.PASSIVE, Event.ESTOP): (Mode.DAMPING, OURS),
 }
 
 

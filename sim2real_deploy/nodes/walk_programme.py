@@ -21,6 +21,7 @@ PARAMETERS = (
     ROBOT,
     Parameter("duration", 20.0, "Seconds of walking; 0 walks until Ctrl-C.", (0.0, 86400.0)),
     Parameter("runs", "runs", "Folder for the summary where nothing is recorded."),
+    Parameter("recorded", True, "Wait for the recorder before anything moves."),
     Parameter("truth", "twin/odom", "Odometry to judge by: the twin's truth, or `odom`."),
 )
 READY_S = 60.0  # the processes start side by side; ROS discovery takes a few seconds
@@ -37,6 +38,8 @@ class WalkProgramme(Node):
         super().__init__("walk_programme")
         values = declare(self, PARAMETERS)
         self._duration_s = float(values["duration"])
+        self._recorded = bool(values["recorded"])
+        self._bag: Path | None = None
         self._folder = Path(values["runs"]) / time.strftime("%Y-%m-%d_%H-%M-%S")
         self._stop = stop
         self._tracker = Tracker()
@@ -65,6 +68,7 @@ class WalkProgramme(Node):
     def _run(self) -> None:
         ended_early = ""
         try:
+            self._await_recorder()
             self._reach("stand", "standing")
             self._reach("walk", "walking")
             self._walk()
@@ -75,6 +79,15 @@ class WalkProgramme(Node):
         checks += self._tracker.checks()
         self._report(checks, ended_early)
         self._stop.request(exit_code(checks))
+
+    def _await_recorder(self) -> None:
+        """So that the bag holds the whole run."""
+        patience = time.monotonic() + READY_S
+        while self._recorded and self._bag is None:
+            self._check_running()
+            if time.monotonic() > patience:
+                raise Ended("the recorder did not start")
+            time.sleep(0.05)
 
     def _reach(self, service: str, mode: str) -> None:
         """Ask until control agrees, then wait until it is there."""
@@ -175,7 +188,7 @@ class WalkProgramme(Node):
         self._mode = message.data
 
     def _on_run(self, message: String) -> None:
-        self._folder = Path(message.data)
+        self._bag = self._folder = Path(message.data)
 
     def _on_safety(self, message: DiagnosticStatus) -> None:
         self._safety = message.message
