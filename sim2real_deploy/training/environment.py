@@ -230,7 +230,7 @@ class Environment:
         self._next_command[who] = self._age[who] + self._steps(wanted.every)
 
     def _push(self, who: int) -> None:
-        angle = self.rng.uniform(-np.pi, np.pi)
-        kick = self.drawn["push_speed"][who, 0] * np.array([np.cos(angle), np.sin(angle)])
-        self.physics.velocity[who, :2] += kick
-        self._next_push[who] = self._age[who] + self._steps(self.config.randomisation.push_every)
+        ranges, angle = self.config.randomisation, self.rng.uniform(-np.pi, np.pi)
+        speed = self.width.value * self.rng.uniform(*ranges.push_speed)
+        self.physics.velocity[who, :2] += speed * np.array([np.cos(angle), np.sin(angle)])
+        self._next_push[who] = self._age[who] + self._steps(ranges.push_every)

@@ -23,16 +23,15 @@ NOMINAL = {
     "payload": 0.0,
     "link_mass": 1.0,
     "centre_of_mass": 0.0,
-    "motor_strength": 1.0,
+    "motor_strength": 0.95,
     "kp": 1.0,
     "kd": 1.0,
     "joint_damping": 1.0,
     "joint_friction": 0.0,
     "armature": 1.0,
     "joint_offset": 0.0,
-    "delay": 0.0,
+    "delay": 0.01,
     "gravity_tilt": 0.0,
-    "push_speed": 0.0,
 }
 CONTACT_TIME = 0.02  # s, MuJoCo's own softness of contacts
 
@@ -82,12 +81,15 @@ class Drawn:
         return self.values[name]
 
     def draw(self, who: int, ranges: Randomisation, width: float, rng: np.random.Generator) -> None:
+        """Most draws fall near the nominal value: there the robot is, and there it must track."""
         for name, values in self.values.items():
             low, high = getattr(ranges, name)
             middle = min(max(NOMINAL[name], low), high)
-            values[who] = rng.uniform(
-                middle + width * (low - middle), middle + width * (high - middle), values.shape[1]
-            )
+            least, most = middle + width * (low - middle), middle + width * (high - middle)
+            if least < most:
+                values[who] = rng.triangular(least, middle, most, values.shape[1])
+            else:
+                values[who] = middle
 
 
 def apply(model: Any, plain: Any, data: Any, drawn: Drawn, who: int, control: Control) -> None:
