@@ -28,12 +28,13 @@ def faults(
     from sim2real_deploy.errors import Refusal
     from sim2real_deploy.evaluation.fault_cases import Case, cases
     from sim2real_deploy.evaluation.fault_stack import Stack
-    from sim2real_deploy.evaluation.faults import run_campaign
+    from sim2real_deploy.evaluation.faults import Result, run_campaign
 
     prefer_this_process()
     domain = free_domain()
     folder = Path(tempfile.mkdtemp(prefix="sim2real-faults-"))
     small_disk = _mount_small_disk(folder / "runs")
+    results: list[Result] = []
     stack = Stack(folder, domain, domain + 100, _commands(folder, domain, policy))
     try:
         calm_interpreter()
@@ -52,8 +53,11 @@ def faults(
                 done = chosen.index(case) * repeat + trial
                 progress.update(task, completed=done, description=case.name)
 
-            results = run_campaign(stack, chosen, repeat, tell)
+            for result in run_campaign(stack, chosen, repeat, tell):
+                results.append(result)
             progress.update(task, completed=len(chosen) * repeat)
+    except KeyboardInterrupt:
+        typer.echo("interrupted: what follows is not the whole campaign")
     finally:
         stack.close()
         if small_disk:

@@ -86,6 +86,7 @@ class Stack:
                 stdout=subprocess.PIPE if hands else log,
                 stderr=log,
                 text=True,
+                preexec_fn=_be_ordinary,
             )
 
     def signal(self, name: str, number: signal.Signals) -> int:
@@ -207,6 +208,11 @@ class Stack:
         logs = sorted(self.folder.glob("*.log"))
         tails = [(log.name, log.read_text(errors="replace").splitlines()) for log in logs]
         return "\n".join(f"{name}: {line}" for name, ls in tails for line in ls[-ERROR_LINES:])
+
+
+def _be_ordinary() -> None:
+    """What this process is preferred for is no business of those it starts."""
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def _tilt(twin: TwinRobot) -> float:

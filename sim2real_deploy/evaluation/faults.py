@@ -1,7 +1,7 @@
 """The fault campaign: break everything, often, and see on the wire what comes of it."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,8 +38,8 @@ class Result:
 
 def run_campaign(
     stack: Stack, cases: Sequence[Case], repeat: int, tell: Callable[[Case, int], None]
-) -> list[Result]:
-    results = []
+) -> Iterator[Result]:
+    """Case by case, so that what was measured before an interruption is not lost."""
     for case in cases:
         result = Result(case)
         for trial in range(repeat):
@@ -54,8 +54,7 @@ def run_campaign(
             result.times_ms.append(took_ms)
             if problem:
                 result.problems.append(problem)
-        results.append(result)
-    return results
+        yield result
 
 
 Judgement = tuple[float, str]
