@@ -3,6 +3,7 @@
 What a format leaves open is asked for, all of it at once, and given with `--set key=value`.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,8 +114,9 @@ def find_network(file: Path, answers: Answers, *relative: str) -> Path:
             raise Refusal(f"--network {answers.network}: there is no such file")
         return answers.network
     for name in relative:
-        if (file.parent / name).is_file():
-            return file.parent / name
+        path = Path(os.path.normpath(file.parent / name))
+        if path.is_file():
+            return path
     raise Refusal(
         f"{file}: no network beside it ({', '.join(relative)}); name it with --network FILE"
     )
