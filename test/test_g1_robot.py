@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from import_samples import SHARED
 
+from sim2real_deploy.bringup import GO2_WALK, go2_walk, resolve
 from sim2real_deploy.evaluation.rollouts import Drive, Trial, roll_out
 from sim2real_deploy.policy.importers.assemble import import_policy
 from sim2real_deploy.policy.importers.draft import Answers
@@ -65,6 +66,17 @@ def test_the_hoist_holds_it_until_it_stands() -> None:
     assert twin.hoist is not None
     assert twin.hoist.on
     assert twin.truth.position[2] > 0.6
+
+
+def test_the_whole_stack_takes_it_by_name() -> None:
+    graph = go2_walk(resolve(GO2_WALK, {"model": "g1", "policy": "mine"}))
+    assert [process.name for process in graph] == [
+        "twin",
+        "recorder",
+        "safety_supervisor",
+        "control",
+    ]
+    assert {process.parameters["robot"] for process in graph} == {"g1"}
 
 
 def test_a_robot_that_lies_needs_no_hoist() -> None:
