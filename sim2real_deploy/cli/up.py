@@ -38,7 +38,20 @@ def up(
     from sim2real_deploy.launcher import Launcher
 
     launcher = Launcher(graph(values), values["namespace"], values["params_file"], environment)
-    raise typer.Exit(launcher.run())
+    exit_code = launcher.run()
+    if bringup == "walk_programme" and values["record"] == "true":
+        _report_newest(Path(values["runs"]))
+    raise typer.Exit(exit_code)
+
+
+def _report_newest(runs: Path) -> None:
+    """Write the report of the run that has just been summed up."""
+    from sim2real_deploy.cli.report import report
+
+    summaries = list(runs.glob("*/summary.json"))
+    if summaries:
+        newest = max(summaries, key=lambda file: file.stat().st_mtime)
+        report(newest.parent, output=None)
 
 
 def free_domain() -> int:

@@ -218,10 +218,9 @@ class SafetySupervisor(Node):
 
     def _look_around(self) -> None:
         """The slow thread: what takes its time must not take the loop's."""
-        due, matched = 0.0, (0, 0)
+        due = 0.0
         while not self._leaving.wait(LOOK_AROUND_S):
-            before, matched = matched, self.loop.writers_matched()
-            if matched != before or time.monotonic() >= due:
+            if self._link.participant.writers_changed():
                 self.loop.other_writers = self._link.other_writers()
             self._write_incident()
             if time.monotonic() >= due:
@@ -235,8 +234,9 @@ class SafetySupervisor(Node):
         )
         folder = next(p for p in (self._runs, *self._runs.absolute().parents) if p.is_dir())
         self.loop.disk_free_gb = shutil.disk_usage(folder).free / 1e9
+        driving = self.loop.driving  # asked first: what was on before control released it is past
         with suppress(Refusal):  # no answer says nothing: what was known stays
-            self.loop.sport_mode = not self._switcher.check().released
+            self.loop.sport_mode = not self._switcher.check().released and driving
 
     def _write_incident(self) -> None:
         loop = self.loop

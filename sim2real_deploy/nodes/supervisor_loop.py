@@ -64,7 +64,6 @@ class SupervisorLoop:
         self._command_decoder = CommandDecoder(robot)
         type_name = FAMILIES[robot.wire.family].command.type_name
         self._commands = link.participant.reader(LOW_CMD, type_name)
-        self._foreign = link.participant.reader(LOW_CMD, type_name, "native")
         self._command_ns = 0
         self._command_damping = False
         self._command_not_finite = 0
@@ -92,13 +91,15 @@ class SupervisorLoop:
         self._channel.close()
         self._link.close()
 
-    def writers_matched(self) -> tuple[int, int]:
-        """How many writers of rt/lowcmd there are, of either kind: cheap to ask often."""
-        return self._commands.matched(), self._foreign.matched()
-
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    @property
+    def driving(self) -> bool:
+        """Control says that it moves the robot."""
+        report = self.chain.report
+        return report is not None and not report.damping
 
     def press(self, what: str) -> None:
         """Ask for "stop" or "estop"; returns when it is in force."""

@@ -52,6 +52,7 @@ class Supervisor:
         self.resets = 0
         self.taken_over = False
         self._latched_ns = 0
+        self._obeyed = False  # the estop in force was seen on the wire
         self._drove = False  # control has moved the robot since, or just before, the estop
         self._last_ns: int | None = None
         self._active: list[Watch] = []
@@ -113,13 +114,18 @@ class Supervisor:
         return tuple(changes)
 
     def _disobeyed(self, inputs: Inputs, now_ns: int) -> bool:
-        """An estop is older than control has to obey it, and the wire does not show damping."""
+        """An estop is older than control has to obey it, and the wire does not show damping.
+
+        Once it has been seen a pause is no disobedience: `control_idle_gone` watches for those.
+        """
         report = inputs.report
         obliged = self.latched is Stop.ESTOP and self._drove and not self.taken_over
         if report is None or not obliged or now_ns - self._latched_ns < OBEY_WITHIN_NS:
+            self._obeyed = False
             return False
         current = report.leaving or inputs.command_age_s * 1e9 < OBEY_WITHIN_NS
-        return not (inputs.command_damping and current)
+        self._obeyed = inputs.command_damping and (current or self._obeyed)
+        return not self._obeyed
 
     def _must_take_over(self, inputs: Inputs) -> bool:
         due = any(self.watches[key].active for key in TAKE_OVER)

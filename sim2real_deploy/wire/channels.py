@@ -43,6 +43,7 @@ _CONFIG = """<CycloneDDS><Domain Id="any">
 <Compatibility><AllowInvalidTryConstruct>true</AllowInvalidTryConstruct></Compatibility>
 </Domain></CycloneDDS>"""
 _ANY = SampleState.Any | ViewState.Any | InstanceState.Any
+_UNSEEN = SampleState.NotRead | ViewState.Any | InstanceState.Any
 _waitset_wait = WaitSet._dll_handle.dds_waitset_wait  # ctypes: sleeps without the GIL
 _DEPTH = 1000  # samples a reader holds while its owner is away: 2 s of states
 
@@ -188,6 +189,7 @@ class Participant:
         self._participant = DomainParticipant(domain, Qos(Policy.EntityName(name)))
         self._key = self._participant.get_guid()
         self._publications = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication)
+        self._unseen = ReadCondition(self._publications, _UNSEEN)
         self._subscriptions = BuiltinDataReader(self._participant, BuiltinTopicDcpsSubscription)
         self._people = BuiltinDataReader(self._participant, BuiltinTopicDcpsParticipant)
         self._readers: list[RawReader] = []
@@ -210,6 +212,10 @@ class Participant:
 
     def _topic(self, topic: str, type_name: str, kind: Kind) -> Topic[Any]:
         return Topic(self._participant, topic, announced_type(type_name, kind))
+
+    def writers_changed(self) -> bool:
+        """Whether anyone came or went since `other_writers` looked: cheap to ask often."""
+        return bool(self._publications.read(1, self._unseen))
 
     def other_writers(self, topic: str) -> tuple[Writer, ...]:
         """Everyone but this participant who can write a topic now, as discovery tells it."""
