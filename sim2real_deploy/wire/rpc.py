@@ -7,6 +7,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from sim2real_deploy.wire import vendor
@@ -28,6 +29,7 @@ class RpcClient:
     """Calls of one service, one at a time."""
 
     def __init__(self, participant: Participant, service: str, kind: Kind = "robot") -> None:
+        _warm_up()
         self._service = service
         self._writer = participant.writer(f"rt/api/{service}/request", _REQUEST, kind)
         self._reader = participant.reader(f"rt/api/{service}/response", _RESPONSE, kind)
@@ -72,6 +74,16 @@ class RpcServer:
             if not request.header.policy.noreply:
                 self._writer.write(_response(request.header.identity, code, data).serialize())
         return len(samples)
+
+
+@cache
+def _warm_up() -> None:
+    """Have the SDK build its serialisers now: the first use holds the interpreter for 50 ms, which
+    a control loop in another thread cannot spare."""
+    request = _request(0, 0, "")
+    vendor.idl(_REQUEST).deserialize(request.serialize())
+    response = _response(request.header.identity, 0, "")
+    vendor.idl(_RESPONSE).deserialize(response.serialize())
 
 
 def _request(number: int, api: int, parameter: str) -> Any:
