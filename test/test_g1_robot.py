@@ -25,7 +25,7 @@ def test_the_model_has_the_motors_in_the_order_of_the_wire() -> None:
     model = build_model(G1, Floor())
     joints = [model.joint(i).name for i in range(1, model.njnt)]
     assert tuple(joints) == G1.joint_names
-    assert [model.actuator(i).name for i in range(model.nu)] == joints
+    assert [model.actuator(i).name for i in range(model.nactuator)] == joints
     np.testing.assert_allclose(model.jnt_range[1:, 0], G1.position_low, atol=1e-4)
     np.testing.assert_allclose(model.jnt_range[1:, 1], G1.position_high, atol=1e-4)
     assert model.body_mass.sum() == pytest.approx(33.34, abs=0.01)

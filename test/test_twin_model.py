@@ -18,7 +18,7 @@ def test_joints_stand_in_sdk_order_with_the_limits_of_the_robot_file() -> None:
     assert tuple(names) == ROBOT.joint_names
     np.testing.assert_allclose(model.jnt_range[1:, 0], ROBOT.position_low, atol=1e-6)
     np.testing.assert_allclose(model.jnt_range[1:, 1], ROBOT.position_high, atol=1e-6)
-    assert [model.actuator(i).name for i in range(model.nu)] == names
+    assert [model.actuator(i).name for i in range(model.nactuator)] == names
     np.testing.assert_allclose(model.actuator_forcerange[:, 1], ROBOT.torque_limit, rtol=1e-6)
     assert model.body_mass.sum() == pytest.approx(15.2, abs=0.1)  # the vendor says "about 15 kg"
 

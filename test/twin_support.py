@@ -44,7 +44,7 @@ def hung(seed: int = 0, **imperfections: Any) -> TwinRobot:
     robot.model.opt.gravity[:] = 0.0
     robot.data.qpos[2] = 1.0
     robot.data.qpos[7:] = ROBOT.stand_pose
-    robot.motors.position[:] = ROBOT.stand_pose
+    robot.motors.engage()
     return robot
 
 

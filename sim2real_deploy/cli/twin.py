@@ -37,7 +37,8 @@ def twin(
     from sim2real_deploy.twin.robot import TwinRobot
     from sim2real_deploy.twin.session import Session
 
-    prefer_this_process()
+    if not (video or view):  # drawing in software at such a priority would starve the machine
+        prefer_this_process()
     requests = [parse(text) for text in fault]
     body = TwinRobot(
         load_robot(robot),

@@ -1,6 +1,7 @@
 """The motor boards' side of rt/lowcmd: accept, refuse and count, time out to damping."""
 
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from sim2real_deploy.wire.messages import FAMILIES
 MAX_KP = 1000.0  # Nm/rad; beyond these a command is a mistake, not a stiff robot
 MAX_KD = 100.0  # Nms/rad
 _MOST = np.array([[MAX_KP], [MAX_KD]], np.float32)
-_PD = ("q", "dq", "kp", "kd", "tau")  # the rows of a MotorCommand
+_PD = ("q", "dq", "tau", "kp", "kd")  # side by side in a sample, and the rows of a MotorCommand
 STOP_VALUE = 1e4  # the vendor's "no position" and "no velocity" lie above, targets far below
 
 
@@ -33,17 +34,19 @@ class CommandCounters:
 
 
 class Boards:
-    """Holds the last accepted command; one that is flawed changes nothing but a counter."""
+    """Holds the last accepted command; one that is flawed changes nothing but a counter.
 
-    def __init__(self, robot: RobotSpec, timeout_s: float) -> None:
+    Motors of a `strength` other than one make as much more or less of gains and torques.
+    """
+
+    def __init__(self, robot: RobotSpec, timeout_s: float, strength: float) -> None:
         joints = robot.joint_count
         layout = FAMILIES[robot.wire.family].command
         self._decoder = CommandDecoder(robot)
-        self._places = np.array(
-            [np.r_[layout.floats(f"motor_cmd.{name}", joints)] for name in _PD], np.intp
-        )
-        self._modes = layout.irregular["motor_cmd.mode"][:joints]
-        self._all_running = bytes([1] * joints)
+        first, _, step = layout.floats("motor_cmd.q", joints).indices(layout.size)
+        self._table = ((len(_PD), joints), np.float32), (4 * first, (4, 4 * step))
+        self._modes = itemgetter(*layout.irregular["motor_cmd.mode"][:joints].tolist())
+        self._all_running = (1,) * joints
         self._damping = robot.damping
         self._timeout_ns = round(timeout_s * 1e9)
         self.command = MotorCommand(joints)
@@ -51,10 +54,10 @@ class Boards:
         self.counters = CommandCounters()
         self.alive = False  # a good command within the timeout
         self._accepted_ns = 0
-        self._asked = np.empty((5, joints), np.float32)
-        self._targets, self._gains = self._asked[:2].reshape(-1), self._asked[2:4]
-        self._ones = np.ones(2 * joints, np.float32)
+        self._targets = self.command.targets.reshape(-1)
+        self._ones = np.ones(2 * joints)
         self._known_gains = b""  # the last ones found good: they seldom change
+        self._strength = np.full((3, joints), strength)
 
     def receive(self, sample: bytes, now_ns: int) -> bool:
         """Take a command over, or count why not."""
@@ -62,20 +65,23 @@ class Boards:
         if flaw is not None:
             self._count(flaw)
             return False
-        np.frombuffer(sample, np.float32).take(self._places, out=self._asked, mode="clip")
-        gains = self._gains.tobytes()
+        kind, place = self._table
+        asked = np.ndarray(*kind, sample, *place)
+        gains = asked[3:].tobytes()
         if gains != self._known_gains:
-            if (self._gains < 0).any() or (self._gains > _MOST).any():
+            if (asked[3:] < 0).any() or (asked[3:] > _MOST).any():
                 self.counters.bad_gain += 1
                 return False
             self._known_gains = gains
-        self.command.block[:] = self._asked
+        command = self.command
+        command.block[:] = asked
+        np.multiply(command.efforts, self._strength, command.efforts)
         # Targets are small numbers; their sum is large only where a stop value is among them.
         if self._targets.dot(self._ones) > STOP_VALUE:
-            self.command.gains[self.command.targets > STOP_VALUE] = 0.0
-        modes = np.frombuffer(sample, np.uint8).take(self._modes)
-        if modes.tobytes() != self._all_running:
-            self.command.block[2:, modes == 0] = 0.0
+            command.gains[command.targets > STOP_VALUE] = 0.0
+        modes = self._modes(sample)
+        if modes != self._all_running:
+            command.efforts[:, np.equal(modes, 0)] = 0.0
         self.counters.accepted += 1
         self._accepted_ns, self.alive = now_ns, True
         return True

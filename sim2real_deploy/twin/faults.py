@@ -131,39 +131,40 @@ class Faults:
     def __init__(self, robot: RobotSpec, rng: np.random.Generator) -> None:
         self._robot = robot
         self._rng = rng
-        self._active: dict[tuple[str, int], tuple[Fault, int | None, Distortion[object]]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._active)
+        # By target and joint, empty most of the time: ask it before asking anything else.
+        self.in_force: dict[tuple[str, int], tuple[Fault, int | None, Distortion[object]]] = {}
 
     @property
     def active(self) -> tuple[Fault, ...]:
-        return tuple(fault for fault, _, _ in self._active.values())
+        return tuple(fault for fault, _, _ in self.in_force.values())
+
+    def concern(self, *targets: str) -> bool:
+        return any(name in targets for name, _ in self.in_force)
 
     def inject(self, fault: Fault, now_ns: int) -> None:
         """Put a fault in force; a later one on the same target (and joint) takes its place."""
         target, joint = self._checked(fault)
         end = None if fault.duration is None else now_ns + round(fault.duration * 1e9)
         distortion = self._distortion(fault, target)
-        self._active[fault.target, joint] = (fault, end, distortion)
+        self.in_force[fault.target, joint] = (fault, end, distortion)
 
     def clear(self) -> None:
-        self._active.clear()
+        self.in_force.clear()
 
     def expire(self, now_ns: int) -> None:
-        for key, (_, end, _) in list(self._active.items()):
+        for key, (_, end, _) in list(self.in_force.items()):
             if end is not None and now_ns >= end:
-                del self._active[key]
+                del self.in_force[key]
 
     def readings(self, target: str, values: Signal, now_ns: int, joints: bool = False) -> None:
         """Distort readings in place: the whole array, or its columns, one per joint."""
-        for (name, joint), (_, _, distortion) in self._active.items():
+        for (name, joint), (_, _, distortion) in self.in_force.items():
             if name == target:
                 part = values[..., joint] if joints else values
                 part[...] = distortion(np.array(part), now_ns)  # type: ignore[call-overload]
 
     def message(self, target: str, message: bytes, now_ns: int) -> bytes | None:
-        entry = self._active.get((target, -1))
+        entry = self.in_force.get((target, -1))
         return message if entry is None else entry[2](message, now_ns)  # type: ignore[return-value]
 
     def _checked(self, fault: Fault) -> tuple[Target, int]:

@@ -1,13 +1,17 @@
 """The rt/lowstate message as a buffer that the sensors write into."""
 
+import struct
+
 import numpy as np
 
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.wire import remote
-from sim2real_deploy.wire.codec import StateEncoder, roll_pitch_yaw
+from sim2real_deploy.wire.codec import StateEncoder, euler_angles
 from sim2real_deploy.wire.messages import FAMILIES
 
+_IMU = struct.Struct("<13f")  # quaternion, gyroscope, accelerometer, roll pitch yaw
+_SIDE_BY_SIDE = ("q", "dq", "ddq", "tau_est")  # in either family's motor_state
 CELL_SLOTS = 15  # in the message, whatever the pack has
 
 
@@ -21,13 +25,13 @@ class StateMessage(StateEncoder):
         super().__init__(robot)
         layout, joints = FAMILIES[robot.wire.family].state, robot.joint_count
         floats = self._bytes.view(np.float32)
-        names = ("q", "dq", "ddq", "tau_est")
-        self.q, self.dq, self.ddq, self.torque = (
-            floats[layout.floats(f"motor_state.{name}", joints)] for name in names
-        )
+        q = layout.floats("motor_state.q", joints)
+        table = floats[q.start : q.start + joints * q.step].reshape(joints, q.step)
+        self.motors: Floats = table[:, : len(_SIDE_BY_SIDE)].T
+        self.q, self.dq, self.ddq, self.torque = self.motors
         start = layout.floats("imu_state.quaternion").start
         self.imu: Floats = floats[start : start + 10]  # quaternion, gyroscope, accelerometer
-        self._rpy = floats[layout.floats("imu_state.rpy")]
+        self._imu_at = 4 * start
         fields = self._bytes.view(layout.dtype)
         self._tick = fields["tick"]
         feet = "foot_force" in (layout.dtype.names or ())
@@ -41,11 +45,14 @@ class StateMessage(StateEncoder):
         state.quaternion, state.gyroscope = self.imu[:4], self.imu[4:7]
         state.accelerometer, state.foot_force = self.imu[7:], self.foot_force
         state.tick = int(self._tick[0])
-        self.encode(state)
+        self._write(state)
+
+    def set_imu(self, readings: list[float]) -> None:
+        """Quaternion, gyroscope and accelerometer; the angles follow."""
+        _IMU.pack_into(self._buffer, self._imu_at, *readings, *euler_angles(*readings[:4]))
 
     def finish(self, tick: int) -> bytes:
         self._tick[0] = tick & 0xFFFFFFFF
-        self._rpy[:] = roll_pitch_yaw(self.imu[:4])
         return self._finish()
 
 

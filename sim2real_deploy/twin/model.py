@@ -1,7 +1,7 @@
 """The robot's MuJoCo model: its MJCF, a floor, and actuators made from the RobotSpec.
 
-One file describes the body for everyone; what differs between the twin (torques, every contact,
-sensors) and training (position actuators, cheap contacts) is chosen here.
+One file describes the body for everyone; what differs between the twin (motors with their boards,
+every contact, sensors) and training (position actuators, cheap contacts) is chosen here.
 """
 
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.robots.spec import Joint
 from sim2real_deploy.twin.floors import Floor
 
 ASSETS = Path(__file__).parent / "assets"
@@ -21,8 +22,16 @@ IMU_SITE = "imu"
 
 # What meets: full, robot and floor and itself; floor, robot and floor; feet, feet and trunk alone.
 Collision = Literal["full", "floor", "feet"]
-Actuators = Literal["torque", "position"]
+Actuators = Literal["motor", "position"]
 Floats64 = npt.NDArray[np.float64]
+
+# A motor is MuJoCo's dcmotor with a motor constant of one: current is torque, voltage is speed.
+# Where it keeps what may change in actuator_gainprm, and what it is told in ctrl:
+RESISTANCE, KP, KD, SUPPLY = 0, 4, 6, 7
+MOTOR_INPUTS = 3  # target position, target velocity, torque
+_INPUT = mujoco.mjtCtrlInput
+_SIGNATURE = int(_INPUT.mjINPUT_POS) | int(_INPUT.mjINPUT_VEL) | int(_INPUT.mjINPUT_FF)
+_FARTHEST = 1e6  # of any input; from 1e10 on MuJoCo would drop those of all motors
 
 
 def build_spec(
@@ -31,7 +40,7 @@ def build_spec(
     *,
     timestep: float = 0.002,
     collision: Collision = "full",
-    actuators: Actuators = "torque",
+    actuators: Actuators = "motor",
     kp: float | Floats64 = 0.0,
     kd: float | Floats64 = 0.0,
     lag: float = 0.0,
@@ -39,8 +48,8 @@ def build_spec(
 ) -> Any:
     """The model still open to additions, its actuators in SDK order.
 
-    `kp` and `kd` are for position actuators; torque actuators take torques as they are, which
-    arrive with a first-order `lag` (s).
+    `kp` and `kd` are for position actuators: motors get theirs with every command. Their torque
+    arrives with a first-order `lag` (s).
     """
     path = ASSETS / robot.model
     if not path.is_file():
@@ -55,11 +64,10 @@ def build_spec(
     spec.visual.quality.shadowsize = 1024  # drawn in software more often than not
     floor.add_to(spec)
     _limit_collisions(spec, robot, collision)
-    _add_actuators(spec, robot, actuators, kp, kd)
-    if lag:
-        for actuator in spec.actuators:
-            actuator.dyntype = mujoco.mjtDyn.mjDYN_FILTEREXACT
-            actuator.dynprm[0] = lag
+    if actuators == "motor":
+        _add_motors(spec, robot, lag)
+    else:
+        _add_position_actuators(spec, robot, kp, kd)
     if sensors:
         _add_sensors(spec, robot)
     return spec
@@ -80,25 +88,33 @@ def _limit_collisions(spec: Any, robot: RobotSpec, collision: Collision) -> None
             geom.conaffinity = 1 if collision == "floor" or geom.name in kept else 0
 
 
-def _add_actuators(
-    spec: Any, robot: RobotSpec, kind: Actuators, kp: float | Floats64, kd: float | Floats64
+def _add_motors(spec: Any, robot: RobotSpec, lag: float) -> None:
+    for joint in robot.joints:
+        motor = _add_actuator(spec, joint)
+        motor.ctrllimited, motor.ctrlrange = True, [-_FARTHEST, _FARTHEST]
+        motor.set_to_dcmotor(
+            motorconst=[1, 0], resistance=1, inductance=[0, lag], ctrlspec=_SIGNATURE
+        )
+
+
+def _add_position_actuators(
+    spec: Any, robot: RobotSpec, kp: float | Floats64, kd: float | Floats64
 ) -> None:
     stiffness = np.broadcast_to(np.asarray(kp, float), len(robot.joints))
     damping = np.broadcast_to(np.asarray(kd, float), len(robot.joints))
     for index, joint in enumerate(robot.joints):
-        actuator = spec.add_actuator(
-            name=joint.name,
-            target=joint.name,
-            trntype=mujoco.mjtTrn.mjTRN_JOINT,
-            forcelimited=True,
-            forcerange=[-joint.torque, joint.torque],
-        )
-        if kind == "position":
-            actuator.set_to_position(kp=float(stiffness[index]), kv=float(damping[index]))
-        else:
-            actuator.set_to_motor()
-            actuator.ctrllimited = True
-            actuator.ctrlrange = [-joint.torque, joint.torque]
+        actuator = _add_actuator(spec, joint)
+        actuator.set_to_position(kp=float(stiffness[index]), kv=float(damping[index]))
+
+
+def _add_actuator(spec: Any, joint: Joint) -> Any:
+    return spec.add_actuator(
+        name=joint.name,
+        target=joint.name,
+        trntype=mujoco.mjtTrn.mjTRN_JOINT,
+        forcelimited=True,
+        forcerange=[-joint.torque, joint.torque],
+    )
 
 
 def _add_sensors(spec: Any, robot: RobotSpec) -> None:

@@ -1,8 +1,8 @@
 """The motors and their boards: a PD command becomes the torques that reach the joints.
 
-This runs at every physics step, for all joints at once and without allocation. What MuJoCo can do
-itself it does: the lag is its actuators' first-order filter, the torque limit of the moment is
-their control range, dry friction is that of its joints.
+MuJoCo's own motors evaluate the PD law at every physics step, and have the torque lag behind and
+fall with speed. Here is what they are told once in a wire period: targets, gains, and by how much
+their boards misread the joints.
 """
 
 from typing import Any
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin import config
+from sim2real_deploy.twin.model import KD, KP, MOTOR_INPUTS, RESISTANCE, SUPPLY
 
 Vector = npt.NDArray[np.float64]
 
@@ -21,8 +22,8 @@ class MotorCommand:
 
     def __init__(self, joints: int) -> None:
         self.block = np.zeros((5, joints))  # one row each, in this order:
-        self.q, self.dq, self.kp, self.kd, self.torque = self.block
-        self.targets, self.gains = self.block[:2], self.block[2:4]
+        self.q, self.dq, self.torque, self.kp, self.kd = self.block
+        self.targets, self.efforts, self.gains = self.block[:2], self.block[2:], self.block[3:]
 
     def damp(self, kd: npt.NDArray[np.floating]) -> None:
         self.block[:] = 0.0
@@ -30,7 +31,7 @@ class MotorCommand:
 
 
 class Motors:
-    """State of the motors between two steps: winding temperature, gear play, torque bounds."""
+    """State of the motors between two periods: winding temperature, gear play, torque bounds."""
 
     def __init__(
         self, robot: RobotSpec, imperfections: config.Motors, model: Any, data: Any
@@ -39,57 +40,60 @@ class Motors:
         self._made_of = imperfections
         self._limit = robot.torque_limit.astype(np.float64)
         self._speed = robot.velocity_limit.astype(np.float64)
-        self._delivered = data.actuator_force
-        self.truth = np.zeros((3, joints))  # what there is to measure, one row each:
-        self.position, self.velocity, self.torque = self.truth  # torque is before friction
+        self._q, self._dq, self._ddq = (x[-joints:] for x in (data.qpos, data.qvel, data.qacc))
+        self._delivered, self._current = data.actuator_force, data.act
+        told = data.ctrl.reshape(joints, MOTOR_INPUTS).T
+        self._targets, self._target_q, self._torque = told[:2], told[0], told[2]
+        parameters = model.actuator_gainprm
+        self._gains = parameters[:, KP : KD + 1 : KD - KP].T
+        self._gains[:] = 0.0
+        self._supply = parameters[:, SUPPLY]
+        self._lowest, self._highest = model.actuator_forcerange.T
+        self._lowest[:], self._highest[:] = -self._limit, self._limit
+        self.truth = np.zeros((4, joints))  # what there is to measure, one row each:
+        self.position, self.velocity, self.acceleration, self.torque = self.truth
+        self._twist = np.zeros(joints)  # of the gear: motor's side less joint's side
+        self._most_twist = np.full(joints, imperfections.backlash / 2)
+        self._least_twist = -self._most_twist
         self.temperature = np.full(joints, imperfections.heat.start)
-        self._bounds = model.actuator_ctrlrange.T  # lowest and highest torque now
-        self._most = np.stack((-self._limit, self._limit))  # and at any speed
-        self._lowest, self._highest = self._most
-        self._slope, self._at_rest = np.zeros(joints), np.zeros((2, joints))  # of the speed curve
-        self._play = np.array([[-0.5], [0.5]]) * imperfections.backlash
-        self._edges = np.zeros((2, joints))
-        self._near, self._far = self._edges
-        self._errors = np.zeros((2, joints))
-        self._position_error, self._velocity_error = self._errors
-        self._scratch = np.zeros(joints)
         model.dof_frictionloss[-joints:] = imperfections.friction
+        if imperfections.torque_speed:
+            full, none = imperfections.torque_speed
+            parameters[:, RESISTANCE] = (none - full) * self._speed / self._limit
         self.set_supply(1.0)
 
-    def follow(self, q: Vector, dq: Vector) -> None:
-        """Move the motor's side of the gear with the joint: only once the play is used up."""
-        self.velocity[:], self.torque[:] = dq, self._delivered
-        if not self._made_of.backlash:
-            self.position[:] = q
-            return
-        np.add(q, self._play, self._edges)
-        np.maximum(self.position, self._near, out=self.position)
-        np.minimum(self.position, self._far, out=self.position)
+    def engage(self) -> None:
+        """Put the motor's side of each gear in the middle of its play."""
+        self.position[:] = self._q
 
-    def ask(self, command: MotorCommand, readings: Vector, torque: Vector) -> None:
-        """The PD law: the torque asked for, from the boards' own readings of q and dq (rows)."""
-        np.subtract(command.targets, readings, self._errors)
-        np.multiply(self._errors, command.gains, self._errors)
-        np.add(self._position_error, self._velocity_error, torque)
-        np.add(torque, command.torque, torque)
+    def follow(self) -> None:
+        """Note how the joints move. The motor's side of a gear, where the encoder sits, moves
+        only once the play is used up."""
+        self.velocity[:], self.acceleration[:] = self._dq, self._ddq
+        self.torque[:] = self._delivered  # before friction
+        np.subtract(self.position, self._q, self._twist)
+        np.maximum(self._twist, self._least_twist, out=self._twist)
+        np.minimum(self._twist, self._most_twist, out=self._twist)
+        np.add(self._q, self._twist, self.position)
 
-    def weaken(self, command: MotorCommand) -> None:
-        """A new command, as these motors will carry it out."""
-        if self._made_of.strength != 1.0:
-            np.multiply(command.block[2:], self._made_of.strength, command.block[2:])
+    def drive(self, command: MotorCommand, misread: Vector) -> None:
+        """Hand a command over for the steps to come; `misread` is the error of the boards' own
+        readings of position and velocity (rows), the gear's twist not counted."""
+        self._gains[:], self._torque[:] = command.gains, command.torque
+        np.subtract(command.targets, misread, self._targets)
+        np.subtract(self._target_q, self._twist, self._target_q)
+        if self._made_of.lag:  # a current that would be beyond the bounds is not there either
+            np.maximum(self._current, self._lowest, out=self._current)
+            np.minimum(self._current, self._highest, out=self._current)
 
-    def bound(self) -> None:
-        """Bound the torque by the present speed and temperature.
+    def drive_at(self, torque: Vector) -> None:
+        """Ask for torques as they are: for boards whose PD law no longer is one."""
+        self._gains[:], self._torque[:] = 0.0, torque
 
-        Beyond the speed where none is left a motor brakes, as its back-EMF makes it.
-        """
-        if not self._made_of.torque_speed:
-            self._bounds[:] = self._most
-            return
-        np.multiply(self.velocity, self._slope, self._scratch)
-        np.subtract(self._at_rest, self._scratch, self._edges)
-        np.maximum(self._edges, self._lowest, out=self._edges)
-        np.minimum(self._edges, self._highest, out=self._bounds)
+    def ask(self, command: MotorCommand, readings: Vector) -> Vector:
+        """What a board's PD law makes of its readings of position and velocity (rows)."""
+        position, velocity = command.gains * (command.targets - readings)
+        return np.asarray(position + velocity + command.torque)
 
     def warm(self, seconds: float) -> None:
         """Let windings heat and cool for a while, then derate what has become too hot."""
@@ -104,9 +108,7 @@ class Motors:
         self._lowest[:] = -self._highest
 
     def set_supply(self, fraction: float) -> None:
-        """A sagging battery takes speed from the motors: the curve shrinks with the voltage."""
+        """A sagging battery takes speed from the motors. Beyond the speed where no torque is left
+        a motor brakes, as its back-EMF makes it."""
         if self._made_of.torque_speed:
-            full, none = self._made_of.torque_speed
-            self._slope[:] = self._limit / ((none - full) * fraction * self._speed)
-            self._at_rest[1] = self._limit * none / (none - full)
-            self._at_rest[0] = -self._at_rest[1]
+            self._supply[:] = self._made_of.torque_speed[1] * fraction * self._speed

@@ -13,17 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.twin import config
 from sim2real_deploy.twin.battery import Battery
 from sim2real_deploy.twin.boards import Boards
 from sim2real_deploy.twin.bus import MessageBus
-from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.disturbances import Disturbances, Push, Slip
 from sim2real_deploy.twin.faults import Fault, Faults
 from sim2real_deploy.twin.floors import FLOOR_GEOM, Floor
 from sim2real_deploy.twin.hoist import Hoist
 from sim2real_deploy.twin.message import StateMessage
 from sim2real_deploy.twin.model import BASE, build_spec
-from sim2real_deploy.twin.motors import Motors
+from sim2real_deploy.twin.motors import MotorCommand, Motors
 from sim2real_deploy.twin.sensors import Encoders, Imu
 from sim2real_deploy.twin.sport import SportMode
 from sim2real_deploy.wire import remote
@@ -31,7 +31,8 @@ from sim2real_deploy.wire import remote
 Vector = npt.NDArray[np.float64]
 
 _SLOW_EVERY = 20  # wire periods between two updates of heat and battery
-_SETTLE_STEPS = 600  # physics steps to come to rest lying down
+_STEPS = 3  # of physics in a wire period
+_SETTLE_STEPS = 900  # physics steps to come to rest lying down
 _FREE = 7  # coordinates of the free joint
 
 
@@ -70,22 +71,18 @@ class TwinRobot:
         self,
         robot: RobotSpec,
         floor: Floor | None = None,
-        imperfections: Imperfections | None = None,
+        imperfections: config.Imperfections | None = None,
         *,
         seed: int = 0,
-        timestep: float = 0.001,
         sport_mode: bool = False,
     ) -> None:
         self.robot = robot
         self.floor = floor or Floor()
-        self.imperfections = imperfections or Imperfections()
+        self.imperfections = imperfections or config.Imperfections()
         self._sport_at_boot = sport_mode
-        self._substeps = max(1, round(1 / (robot.wire.rate_hz * timestep)))
         self._period = 1 / robot.wire.rate_hz
-        self._timestep = self._period / self._substeps
-        spec = build_spec(
-            robot, self.floor, timestep=self._timestep, lag=self.imperfections.motors.lag
-        )
+        lag = self.imperfections.motors.lag
+        spec = build_spec(robot, self.floor, timestep=self._period / _STEPS, lag=lag)
         Hoist.add(spec, robot.base_height + float(self.floor.height(0.0, 0.0)))
         self.model = spec.compile()
         self.data = mujoco.MjData(self.model)
@@ -97,9 +94,7 @@ class TwinRobot:
         self._geom_names = names
         self._message = StateMessage(robot)
         self._qpos, self._qvel = self.data.qpos[_FREE:], self.data.qvel[_FREE - 1 :]
-        self._qacc = self.data.qacc[_FREE - 1 :]
         self._quaternion, self._rate = self.data.qpos[3:7], self.data.qvel[3:6]
-        self._torque = self.data.ctrl
         self._acceleration = self.data.sensordata[:3]
         self._foot_force = self.data.sensordata[3:]
         self._found = self._lie_down()
@@ -114,12 +109,12 @@ class TwinRobot:
             self.hoist.hang_up()
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:] = self._found
+        self.motors = Motors(self.robot, errors.motors, self.model, self.data)
         mujoco.mj_forward(self.model, self.data)
         self._now_ns = 0
         self._periods = 0
-        self.boards = Boards(self.robot, errors.command_timeout)
+        self.boards = Boards(self.robot, errors.command_timeout, errors.motors.strength)
         self.sport = SportMode(self.robot, self._sport_at_boot)
-        self.motors = Motors(self.robot, errors.motors, self.model, self.data)
         self.battery = Battery(self.robot, errors.power)
         self.encoders = Encoders(self.robot.joint_count, errors.encoders, streams[0])
         self.imu = Imu(errors.imu, streams[1])
@@ -127,7 +122,7 @@ class TwinRobot:
         self._state_bus = MessageBus(errors.state_bus, streams[3])
         self.faults = Faults(self.robot, streams[4])
         self.hold_remote(remote.Remote())
-        self.motors.position[:] = self._qpos
+        self.motors.engage()
         self._measure_joints()
         self._slow_things()
 
@@ -146,7 +141,7 @@ class TwinRobot:
             lowest = min(data.geom_xpos[foot.id][2] - foot.size[0] for foot in feet)
             data.qpos[2] = self.floor.height(*base[:2]) - lowest
         mujoco.mj_forward(self.model, data)
-        self.motors.position[:] = self._qpos
+        self.motors.engage()
         self._measure_joints()
 
     def now_ns(self) -> int:
@@ -160,23 +155,19 @@ class TwinRobot:
     def exchange(self, commands: Sequence[bytes]) -> list[bytes]:
         """One wire period: what was sent to the robot goes in, what arrives from it comes out."""
         now = self._now_ns
-        if self.faults:
+        if self.faults.in_force:
             self.faults.expire(now)
         for sample in commands:
-            faulty = self.faults.message("command", sample, now) if self.faults else sample
+            faulty = self.faults.message("command", sample, now) if self.faults.in_force else sample
             if faulty is not None:
                 self._command_bus.put(faulty, now)
         while (arrived := self._command_bus.get(now)) is not None:
-            if self.boards.receive(arrived, now):
-                self.motors.weaken(self.boards.command)
+            self.boards.receive(arrived, now)
         self.boards.watch(now)
         self.disturbances.update(now)
         if self.hoist is not None:
             self.hoist.update(now)
-        self.motors.bound()
-        self.encoders.draw()
-        for _ in range(self._substeps):
-            self._step()
+        self._live()
         self._periods += 1
         self._now_ns = now = round(self._periods * self._period * 1e9)
         if self._periods % _SLOW_EVERY == 0:
@@ -234,21 +225,32 @@ class TwinRobot:
             contacts=tuple(sorted(n for n in touching - feet if not n.startswith(FLOOR_GEOM))),
         )
 
-    def _step(self) -> None:
-        """One physics step, with the PD law as the boards evaluate it: on their own readings."""
+    def _live(self) -> None:
+        """The physics of one period, with the PD law as the boards evaluate it at every step."""
         command = self.boards.command
         if self.sport.mode and (not self.boards.alive or self._periods % 2):
             command = self.sport.update(self._now_ns)
-        self.motors.ask(command, self.encoders.q_and_dq, self._torque)
-        if self.faults:
-            self.faults.readings("motor", self._torque, self._now_ns, joints=True)
-        mujoco.mj_step(self.model, self.data)
+        self.encoders.draw()
+        if self.faults.in_force and self.faults.concern("motor", "encoder"):
+            self._live_with_faults(command)
+            return
+        self.motors.drive(command, self.encoders.misread)
+        mujoco.mj_step(self.model, self.data, _STEPS)
         self._measure_joints()
 
+    def _live_with_faults(self, command: MotorCommand) -> None:
+        """The PD law is evaluated here, where a fault can come between reading and torque."""
+        for _ in range(_STEPS):
+            torque = self.motors.ask(command, self.encoders.q_and_dq)
+            self.faults.readings("motor", torque, self._now_ns, joints=True)
+            self.motors.drive_at(torque)
+            mujoco.mj_step(self.model, self.data)
+            self._measure_joints()
+
     def _measure_joints(self) -> None:
-        self.motors.follow(self._qpos, self._qvel)
+        self.motors.follow()
         self.encoders.measure(self.motors.truth)
-        if self.faults:
+        if self.faults.in_force:
             self.faults.readings("encoder", self.encoders.readings, self._now_ns, joints=True)
 
     def _slow_things(self) -> None:
@@ -261,7 +263,7 @@ class TwinRobot:
         self.motors.set_supply(battery.supply)
         temperature = self.motors.temperature.copy()
         power = np.array((battery.percent, battery.voltage, battery.current))
-        if self.faults:
+        if self.faults.in_force:
             self.faults.readings("temperature", temperature, now, joints=True)
             self.faults.readings("battery", power, now)
             power[:] = np.clip(power, (0, 0, -200), (100, 80, 200))
@@ -275,17 +277,18 @@ class TwinRobot:
         self._message.refresh()
 
     def _send_state(self, now: int) -> None:
-        message, encoders, imu = self._message, self.encoders, self.imu
+        message, imu = self._message, self.imu
         imu.measure(self._quaternion, self._rate, self._acceleration)
-        if self.faults:
-            self.faults.readings("imu", imu.readings, now)
+        if self.faults.in_force:
+            readings = np.array(imu.readings)
+            self.faults.readings("imu", readings, now)
+            imu.readings = readings.tolist()
             self._count_lost()
-        message.q[:], message.dq[:], message.torque[:] = encoders.q, encoders.dq, encoders.torque
-        message.ddq[:] = self._qacc
-        message.imu[:] = imu.readings
+        message.motors[:] = self.encoders.readings
+        message.set_imu(imu.readings)
         message.foot_force[:] = self._foot_force
         sample: bytes | None = message.finish(now // 1_000_000)
-        if self.faults and sample is not None:
+        if self.faults.in_force and sample is not None:
             sample = self.faults.message("state", sample, now)
         if sample is not None:
             self._state_bus.put(sample, now)
@@ -305,7 +308,9 @@ class TwinRobot:
         if self.hoist is not None:
             data.qpos[2] = self.hoist.hanging_height
         self._qpos[:] = pose
-        for _ in range(_SETTLE_STEPS):
-            data.ctrl[:] = self.robot.kp * (pose - self._qpos) - self.robot.kd * self._qvel
-            mujoco.mj_step(self.model, data)
+        hold = MotorCommand(self.robot.joint_count)
+        hold.q[:], hold.kp[:], hold.kd[:] = pose, self.robot.kp, self.robot.kd
+        motors = Motors(self.robot, config.Motors(), self.model, data)
+        motors.drive(hold, np.zeros_like(hold.targets))
+        mujoco.mj_step(self.model, data, _SETTLE_STEPS)
         return np.asarray(data.qpos.copy())

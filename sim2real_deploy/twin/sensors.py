@@ -12,23 +12,24 @@ Vector = npt.NDArray[np.float64]
 
 
 class Encoders:
-    """Joint positions, velocities and torques as the boards measure them."""
+    """Joint positions, velocities, accelerations and torques as the boards measure them."""
 
     def __init__(self, joints: int, errors: config.Encoders, rng: np.random.Generator) -> None:
-        self.readings = np.zeros((3, joints))  # position, velocity, torque
-        self.q, self.dq, self.torque = self.readings
+        self.readings = np.zeros((4, joints))  # position, velocity, acceleration, torque
         self.q_and_dq = self.readings[:2]
-        self._noise: Vector = np.zeros((3, joints))
-        spread = np.repeat([[errors.position], [errors.velocity], [errors.torque]], joints, axis=1)
-        self._source = WhiteNoise(rng, spread) if spread.any() else None
+        self._noise: Vector = np.zeros((4, joints))
+        self.misread = self._noise[:2]  # error of position and velocity, until the next draw
+        spread = np.array([[errors.position], [errors.velocity], [0.0], [errors.torque]])
+        self._source = WhiteNoise(rng, np.repeat(spread, joints, axis=1)) if spread.any() else None
 
     def draw(self) -> None:
         """New noise, for the readings up to the next draw."""
         if self._source is not None:
             self._noise = self._source.draw()
+            self.misread = self._noise[:2]
 
     def measure(self, truth: Vector) -> None:
-        """Take a reading of the true positions, velocities and torques (rows)."""
+        """Take a reading of the truth (rows as in `readings`)."""
         np.add(truth, self._noise, self.readings)
 
 
@@ -37,31 +38,37 @@ class Imu:
     roll and pitch do not, since the vendor's filter leans on gravity."""
 
     def __init__(self, errors: config.Imu, rng: np.random.Generator) -> None:
-        self.readings = np.zeros(10)
-        self.quaternion = self.readings[:4]
-        self.gyroscope = self.readings[4:7]
-        self.accelerometer = self.readings[7:]
-        self._rates_and_forces = self.readings[4:]
         self._rng, self._drift = rng, errors.gyro_drift
-        self._offset = np.zeros(6)  # of rates and forces
-        self.bias = self._offset[:3]
-        self.bias[:] = rng.standard_normal(3) * errors.gyro_bias
-        self._turn = (1.0, 0.0)  # cosine and sine of half the heading error
+        self.bias = rng.standard_normal(3) * errors.gyro_bias
         self._heading_error = 0.0
-        self._perfect = errors == config.Imu()
+        self._turn = (1.0, 0.0)  # cosine and sine of half the heading error
         self._noise = WhiteNoise(rng, [errors.gyro] * 3 + [errors.accelerometer] * 3)
+        self.readings = [1.0] + [0.0] * 9  # quaternion, rates, forces: too few for numpy to pay
+
+    @property
+    def quaternion(self) -> Vector:
+        return np.array(self.readings[:4])
+
+    @property
+    def gyroscope(self) -> Vector:
+        return np.array(self.readings[4:7])
+
+    @property
+    def accelerometer(self) -> Vector:
+        return np.array(self.readings[7:])
 
     def measure(self, quaternion: Vector, rate: Vector, acceleration: Vector) -> None:
         """Take one reading of body attitude (w, x, y, z), body rates and specific force."""
-        self.gyroscope[:], self.accelerometer[:] = rate, acceleration
-        if self._perfect:
-            self.quaternion[:] = quaternion
-            return
-        np.add(self._rates_and_forces, self._noise.draw(), self._rates_and_forces)
-        np.add(self._rates_and_forces, self._offset, self._rates_and_forces)
-        w, x, y, z = quaternion.tolist()
         c, s = self._turn
-        self.quaternion[:] = (c * w - s * z, c * x - s * y, c * y + s * x, c * z + s * w)
+        w, x, y, z = quaternion.tolist()
+        (p, q, r), (fx, fy, fz) = rate.tolist(), acceleration.tolist()
+        bp, bq, br = self.bias.tolist()
+        ep, eq, er, ex, ey, ez = self._noise.draw().tolist()
+        self.readings = [
+            *(c * w - s * z, c * x - s * y, c * y + s * x, c * z + s * w),
+            *(p + bp + ep, q + bq + eq, r + br + er),
+            *(fx + ex, fy + ey, fz + ez),
+        ]
 
     def drift(self, seconds: float) -> None:
         """Let the bias walk on for a while, and the heading with it."""

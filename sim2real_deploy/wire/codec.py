@@ -24,6 +24,7 @@ _U8, _I16, _U16, _U32, _F32 = (np.dtype(code) for code in (U8, I16, U16, U32, F3
 _PD = ("q", "dq", "tau", "kp", "kd")
 _IMU = ("imu_state.quaternion", "imu_state.gyroscope", "imu_state.accelerometer")
 _POWER = ("power_v", "power_a")
+_CRC = struct.Struct("<I")  # the last word of a sample
 
 
 class Flaw(enum.Enum):
@@ -46,7 +47,12 @@ class _Checksum:
 
     def __call__(self, sample: bytes) -> int:
         """For a sample whose padding is zero."""
-        words = array("I", b"".join([sample[span] + zeros for span, zeros in self._pieces]))
+        return self.of(b"".join([sample[span] + zeros for span, zeros in self._pieces]))
+
+    @staticmethod
+    def of(struct: bytes) -> int:
+        """Of the whole C struct."""
+        words = array("I", struct)
         words.byteswap()
         return fastcrc.crc32.mpeg_2(words)
 
@@ -202,10 +208,15 @@ class _Encoder:
         self._floats = self._bytes.view(np.float32)
         self._fields = self._bytes.view(layout.dtype)  # of length one, so that each is a view
         self._checksum = _Checksum(layout)
+        # The buffer as a C struct: the padding it has itself is zero.
+        self._struct = [
+            part for span, pad in layout.crc_pieces for part in (self._buffer[span], pad)
+        ]
 
     def _finish(self) -> bytes:
-        sample = self._bytes.tobytes()
-        return sample[:-4] + self._checksum(sample).to_bytes(4, "little")
+        crc = self._checksum.of(b"".join(self._struct))
+        _CRC.pack_into(self._buffer, len(self._buffer) - _CRC.size, crc)
+        return self._bytes.tobytes()
 
 
 class CommandEncoder(_Encoder):
@@ -260,6 +271,10 @@ class StateEncoder(_Encoder):
         )
 
     def encode(self, state: RobotState) -> bytes:
+        self._write(state)
+        return self._finish()
+
+    def _write(self, state: RobotState) -> None:
         fields, motors = self._fields, self._motors
         fields["tick"] = state.tick & 0xFFFFFFFF
         self._quaternion[:] = state.quaternion
@@ -284,12 +299,14 @@ class StateEncoder(_Encoder):
         else:
             motors["temperature"] = state.temperature[:, None]
             motors["vol"] = state.voltage
-        return self._finish()
 
 
 def roll_pitch_yaw(quaternion: Floats) -> tuple[float, float, float]:
     """Angles of a w, x, y, z quaternion, as the robot's IMU reports them beside it."""
-    w, x, y, z = quaternion.tolist()
+    return euler_angles(*quaternion.tolist())
+
+
+def euler_angles(w: float, x: float, y: float, z: float) -> tuple[float, float, float]:
     return (
         math.atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y)),
         math.asin(max(-1.0, min(1.0, 2 * (w * y - z * x)))),
