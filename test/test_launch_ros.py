@@ -55,7 +55,7 @@ def test_launch_shows_the_same_arguments_as_the_command(bringup):
     assert list(declared) == [argument.name for argument in arguments]
     for argument in arguments:
         assert argument.description in declared[argument.name].description
-        assert declared[argument.name].choices == (list(argument.choices) or None)
+        assert declared[argument.name].choices == (argument.choices or None)
 
 
 @needs_ros2
