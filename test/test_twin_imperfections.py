@@ -34,6 +34,41 @@ def test_lag_is_the_time_to_63_percent_of_a_torque_step(lag: float) -> None:
     assert torque[-1] == pytest.approx(1.0, abs=0.01)
 
 
+def test_the_pd_law_is_evaluated_at_every_physics_step_and_its_output_lags() -> None:
+    """One joint with an armature that outweighs its leg, against the same law integrated here."""
+    lag, inertia, kp, kd, feed, speed = 0.010, 5.0, 800.0, 40.0, 1.5, 0.2
+    robot = hung(motors={"lag": lag})
+    robot.model.dof_armature[6:] = 1e9
+    robot.model.dof_armature[6 + KNEE] = inertia
+    robot.model.dof_damping[:] = 0.0
+    step = robot.model.opt.timestep
+    pose = np.array(ROBOT.stand_pose)
+    q, dq, torque = float(pose[KNEE]), 0.0, 0.0
+    pose[KNEE] += 0.02
+    seen, expected = [], []
+    for _ in range(250):
+        robot.advance(command(pose, kp, kd, feed, speed))
+        for _ in range(round(PERIOD / step)):
+            asked = kp * (pose[KNEE] - q) + kd * (speed - dq) + feed
+            torque += (asked - torque) * (1 - np.exp(-step / lag))
+            dq += step * torque / inertia
+            q += step * dq
+        seen.append((robot.truth.joint_torque[KNEE], robot.truth.joint_position[KNEE]))
+        expected.append((torque, q))
+    assert np.ptp(expected, axis=0)[0] > 20  # it swung
+    off_by = np.abs(np.subtract(seen, expected)).max(axis=0)
+    assert (off_by < (0.1, 2e-4)).all(), off_by
+
+
+def test_a_motor_at_its_limit_turns_round_as_fast_as_any_other() -> None:
+    """The lag remembers no torque that was never there."""
+    robot = hung(motors={"lag": 0.010})
+    robot.model.dof_armature[6:] = 1e9
+    record(robot, command(torque=1000.0), 50, "torque")
+    torque = record(robot, command(torque=0.0), 6, "torque")[-1]
+    np.testing.assert_allclose(torque, ROBOT.torque_limit * np.exp(-1.2), rtol=0.3)
+
+
 def test_strength_is_the_share_of_torque_delivered() -> None:
     robot = hung(motors={"strength": 0.8})
     assert record(robot, command(torque=2.0), 3, "torque")[-1] == pytest.approx(1.6)
@@ -51,10 +86,10 @@ def test_torque_speed_curve() -> None:
     for fraction, expected in ((0.0, 1.0), (0.45, 1.0), (0.75, 0.5), (1.0, 0.0)):
         robot.data.qpos[7:] = ROBOT.stand_pose
         robot.data.qvel[6:] = 0.0
-        robot.data.qvel[6 + THIGH] = robot.motors.velocity[THIGH] = fraction * top
+        robot.data.qvel[6 + THIGH] = fraction * top
         sample = robot.advance(command(torque=100.0))
         assert decode(sample).torque[THIGH] == pytest.approx(expected * limit, abs=0.12 * limit)
-        robot.data.qvel[6 + THIGH] = robot.motors.velocity[THIGH] = fraction * top
+        robot.data.qvel[6 + THIGH] = fraction * top
         braking = decode(robot.advance(command(torque=-100.0)))
         assert braking.torque[THIGH] == pytest.approx(-limit, rel=1e-3)
 

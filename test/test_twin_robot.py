@@ -106,6 +106,8 @@ def test_stop_values_and_mode_zero_switch_a_motor_off() -> None:
     robot.advance(command(q=2.146e9, dq=16000.0, kp=50, kd=5, torque=0.5))
     assert robot.boards.command.gains.max() == 0.0
     assert robot.boards.command.torque == pytest.approx(0.5)
+    robot.advance(command(q=-1e30, kp=0.0, torque=0.5))  # means nothing without a gain
+    assert decode(robot.advance(None)).torque == pytest.approx(0.5)
     encoder = CommandEncoder(ROBOT)
     encoder.encode(JointCommand(*(np.ones(JOINTS, np.float32) for _ in range(5))))
     encoder._bytes[GO_LOW_CMD.irregular["motor_cmd.mode"][4]] = 0

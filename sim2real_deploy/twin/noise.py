@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-_ROWS = 512
+_ROWS = 64  # drawn at a time: few enough to stay in the cache
 
 
 class WhiteNoise:
