@@ -133,7 +133,7 @@ def test_the_hottest_motor_and_the_first_to_be_too_hot_are_named() -> None:
         readings = heat.measure(healthy_inputs(now_ns, state=state), now_ns)
     assert readings == {
         "motor_temperature": Reading(70.0, "FL_hip_joint"),
-        "motor_time_left_s": Reading(pytest.approx(35.0), "RL_hip_joint"),
+        "motor_time_left_s": Reading(pytest.approx(36.0), "RL_hip_joint"),
     }
 
 

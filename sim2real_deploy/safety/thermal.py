@@ -75,7 +75,7 @@ class Heat:
 
     def __init__(self, robot: RobotSpec, limit: float) -> None:
         self._names = robot.joint_names
-        self._limit = limit
+        self._limit = math.floor(limit) + 1.0  # in whole degrees, the first reading above it
         self._motors = [HeatPredictor() for _ in self._names]
         self._looked_ns: int | None = None
         self._readings: Readings = {}
