@@ -101,7 +101,7 @@ def test_more_joints_than_the_message_has_room_for_are_refused(tmp_path: Path) -
     content["joints"] = [
         {**content["joints"][0], "name": f"joint_{i}", "position": [-1.0, 1.0]} for i in range(21)
     ]
-    content["joint_count"], content["legs"] = 21, {}
+    content["joint_count"], content["legs"], content["joint_orders"] = 21, {}, {}
     file = tmp_path / "robot.yaml"
     file.write_text(yaml.safe_dump(content))
     with pytest.raises(Refusal, match="21 do not fit the 20 motor slots"):
