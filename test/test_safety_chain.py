@@ -135,6 +135,12 @@ def test_a_gap_counts_even_when_it_was_not_looked_at() -> None:
     assert control.verdict(200 * MS).stop is Stop.ESTOP
 
 
+def test_silence_before_anything_was_reported_is_an_estop_too() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    assert control.verdict(200 * MS).stop is Stop.ESTOP
+
+
 def test_what_was_left_in_the_socket_is_no_heartbeat() -> None:
     control, supervisor = pair()
     control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), HEARTBEAT_TIMEOUT_NS + 1)

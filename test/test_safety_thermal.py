@@ -66,6 +66,13 @@ def test_nothing_is_said_before_there_is_enough_to_go_by() -> None:
     assert motor.time_left_s(LIMIT, 4.5) == pytest.approx(35.5)
 
 
+def test_a_slower_motor_has_more_time() -> None:
+    motor = HeatPredictor()
+    for step in range(6):
+        motor.update(40 + step, step * 4.0)
+    assert motor.time_left_s(LIMIT, 20.0) == pytest.approx(140.0)
+
+
 def test_the_first_reading_is_no_rise() -> None:
     motor = HeatPredictor()
     motor.update(40, 0.0)

@@ -1,6 +1,7 @@
 """A policy with a fault built in: the given one, until it is told to turn hard; then NaN.
 
-It keeps its contract, golden steps and all: nothing but the running control can catch it.
+It keeps its contract and its golden steps (up to the first hard turn among them): nothing but the
+running control can catch it.
 """
 
 import hashlib
@@ -47,8 +48,14 @@ def write_faulty_policy(bundle: Bundle, folder: Path) -> None:
             helper.make_node("Where", ["too_hard", "not_a_number", "sound_action"], [output]),
         )
     )
+    turn = labels.index(TURN)
+    sound = [step.inputs[inputs[0]][turn] <= above for step in contract.golden]
+    golden = contract.golden[: sound.index(False) if False in sound else None]
+    if not golden:
+        raise Refusal(f"policy '{contract.name}': its first golden step turns too hard already")
     content = model.SerializeToString()
     folder.mkdir(parents=True)
     (folder / "policy.onnx").write_bytes(content)
-    said = contract.model_dump(mode="json") | {"sha256": hashlib.sha256(content).hexdigest()}
+    changed = {"sha256": hashlib.sha256(content).hexdigest(), "golden": golden}
+    said = contract.model_copy(update=changed).model_dump(mode="json")
     (folder / "policy.yaml").write_text(yaml.safe_dump(said, sort_keys=False))
