@@ -4,6 +4,7 @@ import contextlib
 import os
 import select
 import shutil
+import signal
 import sys
 import termios
 import tty
@@ -21,7 +22,7 @@ from std_srvs.srv import Trigger
 from sim2real_deploy.control.keyboard import HELP, WISHES, Keyboard
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import LATCHED, ROBOT, Parameter, declare
+from sim2real_deploy.nodes.common import LATCHED, ROBOT, STOP_SIGNALS, Parameter, declare
 
 PARAMETERS = (
     ROBOT,
@@ -93,7 +94,7 @@ def raw_terminal() -> Iterator[int]:
         tty.setcbreak(terminal)
         yield terminal
     finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
 def drive(terminal: int) -> None:
@@ -115,6 +116,8 @@ def drive(terminal: int) -> None:
 
 
 def main() -> None:
+    for number in STOP_SIGNALS:  # also where a shell left them ignored
+        signal.signal(number, signal.default_int_handler)
     try:
         with raw_terminal() as terminal, contextlib.suppress(KeyboardInterrupt):
             rclpy.init(args=sys.argv, signal_handler_options=SignalHandlerOptions.NO)
