@@ -55,6 +55,7 @@ setup(
         "train": ["torch==2.13.0", "onnx", "matplotlib"],
         "dev": [
             "pytest",
+            "pytest-rerunfailures",
             "pytest-timeout",
             "hypothesis",
             "ruff",
