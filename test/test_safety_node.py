@@ -36,7 +36,7 @@ class Stack:
         self.domain = random.randint(1, 90)
         self.folder = folder
         self.env = os.environ | {
-            "ROS_DOMAIN_ID": str(random.randint(91, 200)),
+            "ROS_DOMAIN_ID": str(random.randint(1, 100)),  # higher ones reach ephemeral ports
             "XDG_RUNTIME_DIR": str(folder),
         }
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -83,7 +83,7 @@ class Stack:
         values = self.state.values if self.state else []
         return next((pair.value for pair in values if pair.key == key), "")
 
-    def until(self, condition: Callable[[], Any], within_s: float = 15.0) -> None:
+    def until(self, condition: Callable[[], Any], within_s: float = 30.0) -> None:
         deadline = time.monotonic() + within_s
         while not condition():
             assert time.monotonic() < deadline, f"waited in vain; state: {self.state}"
