@@ -61,6 +61,8 @@ class Stack:
             )
             for name in ("estop", "stop", "reset")
         }
+
+    def await_services(self) -> None:
         self.until(lambda: all(client.service_is_ready() for client in self.clients.values()))
 
     def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
@@ -116,8 +118,11 @@ class Stack:
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
     stack = Stack(tmp_path)
-    yield stack
-    stack.close()
+    try:
+        stack.await_services()
+        yield stack
+    finally:
+        stack.close()
 
 
 def test_estop_a_hundred_times_at_once_then_reset_then_again(stack: Stack) -> None:
