@@ -134,7 +134,9 @@ def drop(stack: Stack) -> int:
     def lift(twin: TwinRobot) -> None:
         twin.data.qpos[2] += 1.2
 
-    return stack.change(lift)
+    start_ns = stack.change(lift)
+    time.sleep(0.5)
+    return _first(stack, start_ns, lambda state: float(np.linalg.norm(state.accelerometer)) < 2.5)
 
 
 def _first(stack: Stack, since_ns: int, condition: Callable[[RobotState], bool]) -> int:

@@ -7,6 +7,7 @@ that is to be stopped or to do the stopping is the process it is on the robot.
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -31,6 +32,8 @@ WALK = (0.4, 0.0, 0.0)
 STEP_S = 60.0  # patience with a process to start
 RECOVERY_S = 60.0  # with a robot to walk again
 FALLEN_RAD = 0.4
+# This process is preferred for the twin's sake; those it starts must come to it by themselves.
+ORDINARY = ("chrt", "--other", "0") if shutil.which("chrt") else ()
 MODE_S = 4.0  # with control to change its mode
 ERROR_LINES = 15
 
@@ -80,13 +83,12 @@ class Stack:
         hands = name == OPERATOR
         with (self.folder / f"{name}.log").open("a") as log:
             self.running[name] = subprocess.Popen(
-                self._commands[name],
+                [*ORDINARY, *self._commands[name]],
                 env=self._environment,
                 stdin=subprocess.PIPE if hands else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if hands else log,
                 stderr=log,
                 text=True,
-                preexec_fn=_be_ordinary,
             )
 
     def signal(self, name: str, number: signal.Signals) -> int:
@@ -175,8 +177,10 @@ class Stack:
         return bool(self.ask(view=True)["safety"])
 
     def _walks(self) -> bool:
-        said = self.ask(view=True)
-        return bool(said["mode"] == "walking" and said["safety"]["stop"] == "none")
+        """By the wire, too: what a process last said outlives it."""
+        said, last = self.ask(view=True), self.watch.commands
+        moving = bool(last) and not last[-1].damping and time.monotonic_ns() - last[-1].ns < 5e7
+        return bool(moving and said["mode"] == "walking" and said["safety"]["stop"] == "none")
 
     def _walk_again(self) -> bool:
         """One attempt; whatever is not ready yet is tried again."""
@@ -208,11 +212,6 @@ class Stack:
         logs = sorted(self.folder.glob("*.log"))
         tails = [(log.name, log.read_text(errors="replace").splitlines()) for log in logs]
         return "\n".join(f"{name}: {line}" for name, ls in tails for line in ls[-ERROR_LINES:])
-
-
-def _be_ordinary() -> None:
-    """What this process is preferred for is no business of those it starts."""
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def _tilt(twin: TwinRobot) -> float:

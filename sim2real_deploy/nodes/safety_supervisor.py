@@ -103,6 +103,7 @@ class SafetySupervisor(Node):
         )
 
     def close(self) -> None:
+        self.loop.press("estop")  # nothing moves unwatched; control is told before anything else
         self._leaving.set()
         self._looking.join()
         self.loop.close()
