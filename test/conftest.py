@@ -1,8 +1,12 @@
 """What more than one test file needs and is dear to make."""
 
+import signal
 from pathlib import Path
 
 import pytest
+
+# A runner in the background may have SIGINT ignored, and every process the tests start inherits it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
