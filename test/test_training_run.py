@@ -33,6 +33,7 @@ def figures(folder: Path, name: str) -> list[float]:
     return [json.loads(line)[name] for line in lines]
 
 
+@pytest.mark.timeout(600)
 def test_a_short_run_learns_and_its_export_loads(tmp_path: Path) -> None:
     config = write_config(tmp_path, steps=24 * 128 * 24, ppo={"environments": 64})
     run = tmp_path / "run"
@@ -51,16 +52,21 @@ def test_a_short_run_learns_and_its_export_loads(tmp_path: Path) -> None:
     assert "steps" in done.stdout
 
 
+@pytest.mark.timeout(600)
 def test_ctrl_c_leaves_a_run_that_can_go_on(tmp_path: Path) -> None:
     config = write_config(tmp_path, ppo={"environments": 8, "steps": 8})
     run = tmp_path / "run"
     command = [*COMMAND, str(config), "--folder", str(run)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    give_up = time.monotonic() + 120
-    while not (run / "log.jsonl").exists() and time.monotonic() < give_up:
-        time.sleep(0.2)
-    os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    try:
+        give_up = time.monotonic() + 200
+        while not (run / "log.jsonl").exists() and time.monotonic() < give_up:
+            time.sleep(0.2)
+        assert (run / "log.jsonl").exists()
+        os.kill(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=200)
+    finally:
+        process.kill()
     assert process.returncode == 0, errors
     assert load_bundle(run / "bundle", load_robot("go2")).contract.provenance["seed"] == 1
     before = figures(run, "steps")[-1]

@@ -119,7 +119,9 @@ def _claims(config: TrainingConfig, robot: RobotSpec, content: dict[str, Any]) -
 
 def _golden(config: TrainingConfig, robot: RobotSpec, model: bytes) -> list[dict[str, Any]]:
     """What robots in mid-walk saw, and what the exported network answered."""
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # so small that a second thread only waits
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
     def act(observation: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         rows = [session.run([OUTPUT], {INPUT: row[None]})[0] for row in observation]
