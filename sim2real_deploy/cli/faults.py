@@ -1,6 +1,7 @@
 """`sim2real faults`: break everything against the twin, and measure the way to damping."""
 
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -30,6 +31,7 @@ def faults(
     from sim2real_deploy.evaluation.fault_stack import Stack
     from sim2real_deploy.evaluation.faults import Result, run_campaign
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end in order, with a table
     prefer_this_process()
     domain = free_domain()
     folder = Path(tempfile.mkdtemp(prefix="sim2real-faults-"))
