@@ -38,27 +38,25 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
 
 
 def test_training_sees_what_the_deployed_policy_will_see() -> None:
+    """Frame after frame, history included, from the first one on."""
     rng = np.random.default_rng(1)
-    turning, gravity, command = rng.normal(size=(3, 3)).astype(np.float32)
-    q, dq, action = rng.normal(size=(3, JOINTS)).astype(np.float32)
-    steps = 7
-    deployed = Observation(
-        Group(input="observation", terms=CONFIG.observation),
-        ROBOT.stand_pose,
-        ROBOT.joint_names,
-        "",
-    )
+    group = Group(input="observation", terms=CONFIG.observation)
+    deployed = Observation(group, ROBOT.stand_pose, ROBOT.joint_names, "")
     values = np.zeros(len(deployed.labels), np.float32)
     deployed.place(values)
+    trained = Observer(CONFIG, ROBOT, 1)
     seen = Seen.nothing(ROBOT.stand_pose)
-    seen.gyroscope, seen.gravity, seen.command = turning, gravity, command
-    seen.q, seen.dq, seen.action = ROBOT.stand_pose + q, dq, action
-    seen.time_s = steps / CONFIG.control.rate_hz
-    deployed.push(seen)
-    phase = steps / CONFIG.control.rate_hz / CONFIG.gait.period % 1
-    parts = (part[None] for part in (turning, gravity, command, q, dq, action))
-    trained = Observer(CONFIG, ROBOT).values(Sight(*parts, np.array([phase], np.float32)))
-    assert trained[0] == pytest.approx(values, abs=1e-5)
+    for step in range(7):
+        turning, gravity, command = rng.normal(size=(3, 3)).astype(np.float32)
+        q, dq, action = rng.normal(size=(3, JOINTS)).astype(np.float32)
+        seen.gyroscope, seen.gravity, seen.command = turning, gravity, command
+        seen.q, seen.dq, seen.action = ROBOT.stand_pose + q, dq, action
+        seen.time_s = step / CONFIG.control.rate_hz
+        deployed.push(seen)
+        phase = np.array([seen.time_s / CONFIG.gait.period % 1], np.float32)
+        parts = (part[None] for part in (turning, gravity, command, q, dq, action))
+        frame = trained.values(Sight(*parts, phase))
+        assert trained.remember(frame, np.array([step == 0]))[0] == pytest.approx(values, abs=1e-5)
 
 
 @pytest.mark.parametrize("width", [0.0, 0.5, 1.0])

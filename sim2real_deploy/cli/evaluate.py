@@ -31,7 +31,8 @@ def evaluate_command(
     judged = walking.judge(rows)
     checks.print_table(f"{folder.name}, {seeds} seeds", judged)
     if json:
-        checks.write_json(json, "evaluate", judged, {"rows": [asdict(row) for row in rows]})
+        named = [{**asdict(row), "trial": row.trial.name} for row in rows]
+        checks.write_json(json, "evaluate", judged, {"rows": named})
     if table:
         table.write_text(walking.markdown(rows), encoding="utf-8")
     raise typer.Exit(checks.exit_code(judged))

@@ -42,7 +42,7 @@ class Environment:
         self.drawn = self.physics.drawn
         self.width = AdaptiveWidth(config.randomisation.width, config.randomisation.width.start)
         self.terrain = TerrainCurriculum(config.terrain, count)
-        self.observer = Observer(config, robot)
+        self.observer = Observer(config, robot, count)
         self.default = robot.stand_pose
         self._sideways = np.float32(joint_mirror(robot, config.symmetry).signs < 0)
         self._offsets = np.array([config.gait.offsets[leg] for leg in robot.legs], np.float32)
@@ -58,6 +58,7 @@ class Environment:
         self._contact = np.zeros((count, legs), bool)
         self.command = np.zeros((count, 3), np.float32)
         self.phase = np.zeros(count, np.float32)  # of the gait clock, 0 to 1
+        self._fresh = np.ones(count, bool)  # nothing seen since the reset
         self._age = np.zeros(count, np.int64)  # control steps since the reset
         self._next_command = np.zeros(count, np.int64)
         self._next_push = np.zeros(count, np.int64)
@@ -117,7 +118,9 @@ class Environment:
         )
         true = self.observer.values(sight)
         sight.q = sight.q + self.drawn["joint_offset"].astype(np.float32)
-        seen = self.observer.noisy(self.observer.values(sight), self.width.value, self.rng)
+        frame = self.observer.noisy(self.observer.values(sight), self.width.value, self.rng)
+        seen = self.observer.remember(frame, self._fresh)
+        self._fresh[:] = False
         velocity = self.physics.in_body(self.physics.velocity)
         told = [self.drawn[name] / reach for name, reach in TOLD.items()]
         parts = [true, velocity, self._heights, self._contact, *told]
@@ -212,6 +215,7 @@ class Environment:
         self._heights[who] = 0
         self._contact[who] = False
         self.phase[who] = rng.uniform()
+        self._fresh[who] = True
         self._age[who] = 0
         self._error[who] = 0
         self._new_command(who)

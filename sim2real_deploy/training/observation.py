@@ -1,4 +1,4 @@
-"""The deployed policy's observation, computed for a whole batch, with noise."""
+"""The deployed policy's observation, computed for a whole batch, with noise and memory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.training.config import TrainingConfig
-from sim2real_deploy.training.rewards import Array
+from sim2real_deploy.training.rewards import Array, Flags
 
 
 @dataclass(slots=True)
@@ -42,27 +42,31 @@ TERMS: dict[str, Callable[[Sight], Array]] = {
 
 
 class Observer:
-    def __init__(self, config: TrainingConfig, robot: RobotSpec):
+    """`values` is one frame; `remember` makes of frames what the network sees, term by term."""
+
+    def __init__(self, config: TrainingConfig, robot: RobotSpec, count: int):
         joints = len(robot.joints)
         self._terms: list[Callable[[Sight], Array]] = []
         scales: list[Array] = []
         noise: list[Array] = []
         vector, row = np.zeros((1, 3), np.float32), np.zeros((1, joints), np.float32)
         nothing = Sight(vector, vector, vector, row, row, row, np.zeros(1, np.float32))
+        self._windows: list[Array] = []  # environments x history x values, newest last
         for term in config.observation:
-            if term.name not in TERMS or term.history != 1 or term.clip is not None:
+            if term.name not in TERMS or term.clip is not None:
                 raise Refusal(
                     f"observation '{term.name}': training knows {', '.join(TERMS)}, "
-                    "each without history or clip"
+                    "each without clip"
                 )
             size = TERMS[term.name](nothing).shape[1]
             scale = np.broadcast_to(np.asarray(term.scale, np.float32), size)
             self._terms.append(TERMS[term.name])
+            self._windows.append(np.zeros((count, term.history, size), np.float32))
             scales.append(scale)
             noise.append(config.randomisation.noise.get(term.name, 0.0) * scale)
         self._scale = np.concatenate(scales)
         self._noise = np.concatenate(noise).astype(np.float32)
-        self.size = len(self._scale)
+        self._ends = np.cumsum([len(scale) for scale in scales])[:-1]
 
     def values(self, sight: Sight) -> Array:
         raw = np.concatenate([term(sight) for term in self._terms], 1, dtype=np.float32)
@@ -71,3 +75,11 @@ class Observer:
     def noisy(self, values: Array, width: float, rng: np.random.Generator) -> Array:
         noise = rng.uniform(-1, 1, values.shape).astype(np.float32)
         return values + noise * (width * self._noise)
+
+    def remember(self, frame: Array, fresh: Flags) -> Array:
+        """Take a frame in; where an episode is fresh, its first frame stands for the past."""
+        for window, newest in zip(self._windows, np.split(frame, self._ends, 1), strict=True):
+            window[:, :-1] = window[:, 1:]
+            window[:, -1] = newest
+            window[fresh] = newest[fresh, None]
+        return np.concatenate([w.reshape(len(w), -1) for w in self._windows], 1)

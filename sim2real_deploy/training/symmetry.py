@@ -65,7 +65,8 @@ def observation_mirror(terms: tuple[Term, ...], joints: Mirror) -> Mirror:
             part = np.arange(len(sign))
         else:
             raise Refusal(f"observation '{term.name}': its mirror image is not known to training")
-        sources.append(part + start)
-        signs.append(sign)
-        start += len(sign)
+        for _ in range(term.history):
+            sources.append(part + start)
+            signs.append(sign)
+            start += len(sign)
     return Mirror(np.concatenate(sources), np.concatenate(signs))
