@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 import numpy as np
+import numpy.typing as npt
 
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.motors import MotorCommand
@@ -39,7 +40,9 @@ class Boards:
     Motors of a `strength` other than one make as much more or less of gains and torques.
     """
 
-    def __init__(self, robot: RobotSpec, timeout_s: float, strength: float) -> None:
+    def __init__(
+        self, robot: RobotSpec, timeout_s: float, strength: npt.NDArray[np.float64]
+    ) -> None:
         joints = robot.joint_count
         layout = FAMILIES[robot.wire.family].command
         self._decoder = CommandDecoder(robot)

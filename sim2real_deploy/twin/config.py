@@ -6,11 +6,14 @@ says exactly in what it is worse.
 
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from sim2real_deploy import configfile, paths
 from sim2real_deploy.configfile import Strict
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots import RobotSpec
 
 
 class Heat(Strict):
@@ -32,6 +35,7 @@ class Heat(Strict):
 
 class Motors(Strict):
     strength: float = Field(default=1.0, gt=0, le=1.5)  # delivered torque by commanded torque
+    weak: dict[str, float] = Field(default_factory=dict)  # by joint: a share of that strength
     lag: float = Field(default=0.0, ge=0, le=0.2)  # s, first-order, from command to torque
     # Fractions of the joint's velocity limit: full torque up to the first, none from the second.
     torque_speed: tuple[float, float] | None = None
@@ -43,7 +47,16 @@ class Motors(Strict):
     def _ordered(self) -> "Motors":
         if self.torque_speed and not 0 < self.torque_speed[0] < self.torque_speed[1]:
             raise ValueError("torque_speed: the two fractions must be above 0 and rise")
+        if any(not 0 < share <= 1 for share in self.weak.values()):
+            raise ValueError("weak: a share is above 0, to 1")
         return self
+
+    def strengths(self, robot: RobotSpec) -> npt.NDArray[np.float64]:
+        """Of each joint."""
+        unknown = [name for name in self.weak if name not in robot.joint_names]
+        if unknown:
+            raise Refusal(f"motors.weak: {robot.name} has no joint {', '.join(unknown)}")
+        return np.array([self.strength * self.weak.get(name, 1.0) for name in robot.joint_names])
 
 
 class Encoders(Strict):

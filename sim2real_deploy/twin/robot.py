@@ -61,6 +61,7 @@ class Truth(BaseTruth):
     joint_velocity: Vector
     joint_torque: Vector
     foot_force: Vector  # N under each foot, leg order
+    foot_position: Vector  # m, in the world: the centre of each foot, one row each
     contacts: tuple[str, ...]  # names of the geoms, feet excepted, that touch floor or each other
 
 
@@ -92,6 +93,7 @@ class TwinRobot:
         self.disturbances = Disturbances(self.model, self.data, base, floor_geoms)
         self.hoist = Hoist.of(self.model, self.data, base)
         self._geom_names = names
+        self._feet = np.array([names.index(foot) for foot in robot.foot_names], np.intp)
         self._message = StateMessage(robot)
         self._qpos, self._qvel = self.data.qpos[_FREE:], self.data.qvel[_FREE - 1 :]
         self._quaternion, self._rate = self.data.qpos[3:7], self.data.qvel[3:6]
@@ -113,7 +115,8 @@ class TwinRobot:
         mujoco.mj_forward(self.model, self.data)
         self._now_ns = 0
         self._periods = 0
-        self.boards = Boards(self.robot, errors.command_timeout, errors.motors.strength)
+        strength = errors.motors.strengths(self.robot)
+        self.boards = Boards(self.robot, errors.command_timeout, strength)
         self.sport = SportMode(self.robot, self._sport_at_boot)
         self.battery = Battery(self.robot, errors.power)
         self.encoders = Encoders(self.robot.joint_count, errors.encoders, streams[0])
@@ -196,6 +199,15 @@ class TwinRobot:
         self._message.slow.remote = remote.encode(held)
 
     @property
+    def mass(self) -> float:
+        """kg, with whatever it carries."""
+        return float(self.model.body_subtreemass[self.model.body(BASE).id])
+
+    @property
+    def hangs(self) -> bool:
+        return self.hoist is not None and self.hoist.on
+
+    @property
     def base_truth(self) -> BaseTruth:
         data = self.data
         return BaseTruth(
@@ -222,6 +234,7 @@ class TwinRobot:
             joint_velocity=self._qvel.copy(),
             joint_torque=self.data.actuator_force.copy(),
             foot_force=self._foot_force.copy(),
+            foot_position=data.geom_xpos[self._feet],
             contacts=tuple(sorted(n for n in touching - feet if not n.startswith(FLOOR_GEOM))),
         )
 
