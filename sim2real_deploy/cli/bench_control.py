@@ -11,7 +11,7 @@ from sim2real_deploy.cli import bench
 @bench.command("control")
 def control(
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
-    seconds: Annotated[float, typer.Option(min=2.0, help="How long each of them runs.")] = 10.0,
+    seconds: Annotated[float, typer.Option(min=6.0, help="How long each of them runs.")] = 15.0,
     policy: Annotated[str, typer.Option(help="A policy in policies/, or a folder.")] = "go2_walk",
     robot: Annotated[str, typer.Option(help="A robot in config/robots.")] = "go2",
 ) -> None:

@@ -53,6 +53,12 @@ class Limiter:
         self._goal = spec.stand_pose.copy()
         self._feed_forward = np.zeros(count, np.float32)
         self._there = False  # the last command sent is the goal itself
+        self._fraction = 1.0  # of the torque, as the supervisor allows it
+        # Speed and torque of the joints, side by side so that one comparison serves both.
+        self._speed_and_torque = np.zeros((2, count), np.float32)
+        self._sizes = np.zeros((2, count), np.float32)
+        self._bounds = np.stack([self.velocity, self.torque])
+        self._beyond = np.zeros((2, count), bool)
 
     def restart(self, q: Floats) -> None:
         """The next step is counted from here: the robot was not held by us until now."""
@@ -79,17 +85,22 @@ class Limiter:
         """What may be sent at this state: one step towards the goal, within torque and speed."""
         sent, acted = self.sent, self.acted
         np.copyto(acted, self._aimed)
-        most = self.torque * np.float32(torque_fraction)
+        most = self._bounds[1]
+        if torque_fraction != self._fraction:
+            self._fraction = torque_fraction
+            np.multiply(self.torque, np.float32(torque_fraction), most)
         if not self._there:
             changed = _clip(self._goal, sent.q - self.step, sent.q + self.step, sent.q)
             _mark(acted, changed, Limit.STEP)
             self._there = not np.count_nonzero(changed)
             _mark(acted, _clip(self._feed_forward, -most, most, sent.torque), Limit.TORQUE)
-        torque = pd_torque(sent, state)
-        too_fast = np.abs(state.dq) > self.velocity
-        too_strong = np.abs(torque) > most
-        if np.count_nonzero(too_fast | too_strong):
-            self._relieve(state, torque, most, too_fast)
+        speed, torque = self._speed_and_torque
+        np.copyto(speed, state.dq)
+        pd_torque(sent, state, torque)
+        np.absolute(self._speed_and_torque, self._sizes)
+        np.greater(self._sizes, self._bounds, self._beyond)
+        if np.count_nonzero(self._beyond):
+            self._relieve(state, torque, most, self._beyond[0])
         return sent
 
     def _relieve(self, state: RobotState, torque: Floats, most: Floats, too_fast: Flags) -> None:
@@ -110,10 +121,13 @@ class Limiter:
         sent.torque[fixed] += rest[fixed]
 
 
-def pd_torque(command: JointCommand, state: RobotState) -> Floats:
+def pd_torque(command: JointCommand, state: RobotState, out: Floats | None = None) -> Floats:
     """What the motor boards will make of a command at this state."""
-    torque: Floats = command.kp * (command.q - state.q)
-    torque += command.kd * (command.dq - state.dq)
+    torque: Floats = np.subtract(command.q, state.q, out)
+    torque *= command.kp
+    damping = command.dq - state.dq
+    damping *= command.kd
+    torque += damping
     torque += command.torque
     return torque
 

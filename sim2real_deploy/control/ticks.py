@@ -4,6 +4,7 @@ The loop writes, one other thread drains; neither waits for the other. A reader 
 loses the oldest rows, and they are counted.
 """
 
+import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,7 @@ COLUMNS = (
     "missed",  # the gap was longer than two periods
     "surprise",
 )
+_FIGURES = struct.Struct(f"={len(COLUMNS)}d")
 
 
 @dataclass(slots=True)
@@ -56,31 +58,57 @@ class Ticks:
 
 
 class TickRing:
+    """Bytes, written by plain copies: numpy's own assignments would cost several times as much."""
+
     def __init__(self, controller: Controller, capacity: int = CAPACITY) -> None:
         joints = controller.spec.joint_names
         policy = controller.policy
+        seen = len(policy.labels) if policy else 0
         self.columns = (*COLUMNS, *(f"limit.{name}" for name in joints))
         self.written = 0
         self.dropped = 0
         self._read = 0
         self._capacity = capacity
         self._controller = controller
-        self._rows = Ticks(
-            figures=np.zeros((capacity, len(self.columns))),
-            asked=np.zeros((capacity, 5, len(joints)), np.float32),
-            sent=np.zeros((capacity, 5, len(joints)), np.float32),
-            observation=np.zeros((capacity, len(policy.labels) if policy else 0), np.float32),
-            action=np.zeros((capacity, len(joints)), np.float32),
+        row = np.dtype(
+            [
+                ("figures", np.float64, len(COLUMNS)),
+                ("limits", np.uint8, len(joints)),
+                ("asked", np.float32, (5, len(joints))),
+                ("sent", np.float32, (5, len(joints))),
+                ("observation", np.float32, seen),
+                ("action", np.float32, len(joints)),
+            ]
         )
+        self._rows = np.zeros(capacity, row)
+        self._bytes = self._rows.view(np.uint8).data
+        self._row_size = row.itemsize
+        self._places = {name: offset for name, (_, offset, *_) in (row.fields or {}).items()}
+        self._every_tick = [
+            self._copied("limits", controller.limiter.acted),
+            self._copied("asked", controller.asked_block),
+            self._copied("sent", controller.limiter.sent_block),
+        ]
+        self._policy_steps = []
+        if policy is not None:
+            self._policy_steps = [
+                self._copied("observation", policy.observation),
+                self._copied("action", policy.action),
+            ]
+
+    def _copied(self, field: str, source: npt.NDArray[np.generic]) -> tuple[int, int, memoryview]:
+        """From where to where in a row, and the memory that is copied there."""
+        start = self._places[field]
+        return start, start + source.nbytes, source.reshape(-1).view(np.uint8).data
 
     def write(self, now_ns: int, age_ns: int, gap_ns: int, work_ns: int, write_ns: int) -> None:
         """Take this tick's row down. Called by the loop alone."""
-        controller, rows = self._controller, self._rows
-        index = self.written % self._capacity
-        state, policy = controller.state, controller.policy
+        controller, state = self._controller, self._controller.state
+        at, into = self.written % self._capacity * self._row_size, self._bytes
         vx, vy, wz = controller.velocity.shaped.tolist()
-        figures = rows.figures[index]
-        figures[: len(COLUMNS)] = (
+        _FIGURES.pack_into(
+            into,
+            at,
             self.written,
             now_ns,
             -1 if state is None else state.tick,
@@ -98,12 +126,11 @@ class TickRing:
             gap_ns > 2 * controller.period_ns,
             controller.surprise,
         )
-        figures[len(COLUMNS) :] = controller.limiter.acted
-        rows.asked[index] = controller.asked_block
-        rows.sent[index] = controller.limiter.sent_block
-        if policy is not None and controller.policy_stepped:
-            rows.observation[index] = policy.observation
-            rows.action[index] = policy.action
+        for start, end, source in self._every_tick:
+            into[at + start : at + end] = source
+        if controller.policy_stepped:
+            for start, end, source in self._policy_steps:
+                into[at + start : at + end] = source
         self.written += 1
 
     def drain(self) -> Ticks:
@@ -111,13 +138,12 @@ class TickRing:
         written = self.written
         oldest = max(self._read, written - self._capacity + 64)  # a margin to the writer
         self.dropped += oldest - self._read
-        index = np.arange(oldest, written) % self._capacity
+        rows = self._rows[np.arange(oldest, written) % self._capacity]
         self._read = written
-        rows = self._rows
         return Ticks(
-            rows.figures[index],
-            rows.asked[index],
-            rows.sent[index],
-            rows.observation[index],
-            rows.action[index],
+            np.concatenate([rows["figures"], rows["limits"]], 1),
+            rows["asked"],
+            rows["sent"],
+            rows["observation"],
+            rows["action"],
         )

@@ -24,7 +24,8 @@ from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 _BLOCK = 50  # wire periods of each side in turn, so that both meet the same machine
 _BLOCKS = 60
 _WARM_UP = 1000
-_STEP_HZ = 2.0  # legs trot in place: contacts come and go as in use
+_STEP_HZ = 2.0  # legs trot in place: contacts come and go as in use,
+_TARGETS_HZ = 50.0  # and targets change when a policy steps
 _PATIENCE_S = 20.0
 
 Progress = Callable[[str, float], None]
@@ -161,9 +162,10 @@ def _trot(robot: RobotSpec) -> list[bytes]:
         _, thigh, calf = (robot.joint_names.index(name) for name in robot.legs[leg].joints)
         lift[int(number in (1, 2)), [thigh, calf]] = 0.3, -0.6
     samples = []
-    for phase in np.arange(0, 1, _STEP_HZ / robot.wire.rate_hz):
+    held = round(robot.wire.rate_hz / _TARGETS_HZ)
+    for phase in np.arange(0, 1, _STEP_HZ / _TARGETS_HZ):
         wave = np.sin(2 * np.pi * phase)
         raised = max(wave, 0) * lift[0] + max(-wave, 0) * lift[1]
         pose = (robot.stand_pose + raised).astype(np.float32)
-        samples.append(encoder.encode(JointCommand(pose, zero, robot.kp, robot.kd, zero)))
+        samples += [encoder.encode(JointCommand(pose, zero, robot.kp, robot.kd, zero))] * held
     return samples
