@@ -8,7 +8,7 @@ import pytest
 from twin_support import JOINTS, ROBOT, command, decode, stand, stand_up, twin
 from wire_support import robot as wire_robot
 
-from sim2real_deploy.robots import JointCommand
+from sim2real_deploy.robots import JointCommand, load_robot
 from sim2real_deploy.twin.config import load_imperfections
 from sim2real_deploy.twin.disturbances import Push, Slip
 from sim2real_deploy.twin.floors import FLOORS
@@ -202,3 +202,13 @@ def test_a_mode_that_is_none_is_refused(parameter: str) -> None:
     robot = TwinRobot(ROBOT)
     assert robot.sport.serve_switcher(SELECT, parameter, 0)[0] != 0
     assert robot.sport.mode == ""
+
+
+@pytest.mark.parametrize("name", ["go2", "g1"])
+def test_placed_without_a_height_it_stands_on_the_floor(name):
+    robot = load_robot(name)
+    twin = TwinRobot(robot)
+    pose = robot.stand_pose.astype(float)
+    twin.place(np.array([0, 0, np.nan, 1, 0, 0, 0]), np.zeros(6), pose, np.zeros_like(pose))
+    depths = [contact.dist for contact in twin.data.contact]
+    assert depths and min(depths) > -1e-6, "a foot is in the floor, or none touches it"

@@ -1,1 +1,7 @@
-"""ROS 2 nodes: thin rclpy shells around the layers below. The only place that imports rclpy."""
+"""ROS 2 nodes: the only place that imports rclpy. Each module is a process: `python -m ...`."""
+
+import signal
+import sys
+
+if sys.argv[:1] == ["-m"]:  # this process is about to become a node: until it is one, just end
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

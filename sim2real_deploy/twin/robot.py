@@ -140,12 +140,17 @@ class TwinRobot:
         if np.isnan(base[2]):
             data.qpos[2] = 0.0
             mujoco.mj_kinematics(self.model, data)
-            feet = [self.model.geom(name) for name in self.robot.foot_names]
-            lowest = min(data.geom_xpos[foot.id][2] - foot.size[0] for foot in feet)
+            lowest = min(self._lowest_point(name) for name in self.robot.foot_names)
             data.qpos[2] = self.floor.height(*base[:2]) - lowest
         mujoco.mj_forward(self.model, data)
         self.motors.engage()
         self._measure_joints()
+
+    def _lowest_point(self, foot: str) -> float:
+        geom, shape = self.data.geom(foot), self.model.geom(foot)
+        round_foot = shape.type[0] == mujoco.mjtGeom.mjGEOM_SPHERE
+        down = shape.size[0] if round_foot else np.abs(geom.xmat[6:]) @ shape.size
+        return float(geom.xpos[2] - down)
 
     def now_ns(self) -> int:
         return self._now_ns
