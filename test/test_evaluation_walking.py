@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sim2real_deploy.evaluation import walking
-from sim2real_deploy.evaluation.rollouts import Result, Trial, heading_velocity, roll_out, tilt
+from sim2real_deploy.evaluation.drive import heading_velocity, tilt
+from sim2real_deploy.evaluation.rollouts import Result, Trial, roll_out
 from sim2real_deploy.evaluation.walking import COMMANDS, PUSHES, Row, judge, markdown
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot

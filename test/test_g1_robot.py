@@ -8,7 +8,8 @@ import pytest
 from import_samples import SHARED
 
 from sim2real_deploy.bringup import GO2_WALK, go2_walk, resolve
-from sim2real_deploy.evaluation.rollouts import Drive, Trial, roll_out
+from sim2real_deploy.evaluation.drive import Drive
+from sim2real_deploy.evaluation.rollouts import Trial, roll_out
 from sim2real_deploy.policy.importers.assemble import import_policy
 from sim2real_deploy.policy.importers.draft import Answers
 from sim2real_deploy.robots import load_robot
@@ -89,10 +90,10 @@ def test_its_public_policy_stands_by_itself_and_walks(tmp_path: Path) -> None:
         raise AssertionError(path)
 
     bundle = import_policy(SHARED / "unitree_rl_lab_g1", tmp_path / "g1", Answers(), unused)
-    drive = Drive(bundle, TwinRobot(G1))
-    drive.stand_and_walk()
-    assert drive.twin.hoist is not None
-    assert not drive.twin.hoist.on
+    twin = TwinRobot(G1)
+    assert twin.hangs
+    Drive(bundle, twin).stand_and_walk()
+    assert not twin.hangs
     trial = Trial("forward", (0.5, 0.0, 0.0), seconds=6.0)
     result = roll_out(bundle, trial, load_imperfections(), seed=0)
     assert not result.fell

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.evaluation.rollouts import SEEN_EVERY, SETTLE_S, Drive
+from sim2real_deploy.evaluation.drive import SEEN_EVERY, Drive
+from sim2real_deploy.evaluation.rollouts import SETTLE_S
 from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.twin.config import load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot

@@ -11,7 +11,7 @@ import numpy as np
 
 from sim2real_deploy.checks import Check
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.evaluation.rollouts import (
+from sim2real_deploy.evaluation.drive import (
     FALLEN_HEIGHT,
     SEEN_EVERY,
     Drive,

@@ -6,30 +6,18 @@ motors with lag, friction and play, noisy sensors, late and lost messages.
 
 from dataclasses import dataclass, field
 
-import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.control.controller import Controller
-from sim2real_deploy.control.modes import Event, Mode
-from sim2real_deploy.control.stages import load_stage
-from sim2real_deploy.errors import Refusal
+from sim2real_deploy.evaluation.drive import SEEN_EVERY, Drive, fallen, heading_velocity, tilt
+from sim2real_deploy.evaluation.engines import FIRST, open_robot
 from sim2real_deploy.policy.bundle import Bundle
-from sim2real_deploy.safety.chain import CLEAR
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.floors import Floor
-from sim2real_deploy.twin.model import BASE
-from sim2real_deploy.twin.robot import BaseTruth, Truth, TwinRobot
-from sim2real_deploy.wire.in_process import InProcessLink
+from sim2real_deploy.twin.robot import Truth, Vector
 
-Vector = npt.NDArray[np.float64]
-
-STAGE = "field"  # all the speed that a policy was trained for
-STAND_UP_S = 6.0  # the longest it may take
-SEEN_EVERY = 10  # ticks of the wire between two looks at what really happens
 SETTLE_S = 3.0  # after the command is given, before anything is judged
-FALLEN_HEIGHT, FALLEN_TILT = 0.5, 1.0  # of the height it stands at; rad
 PUSH_S = 0.05  # short: a kick, not a shove
 
 
@@ -72,63 +60,19 @@ def imperfect(trial: Trial, base: Imperfections) -> Imperfections:
 
 def roll_out(bundle: Bundle, trial: Trial, imperfections: Imperfections, seed: int) -> Result:
     """Stand up, walk, judge: the control code is the robot's own."""
-    twin = TwinRobot(bundle.spec, trial.floor, imperfect(trial, imperfections), seed=seed)
-    load(twin, trial.payload)
-    drive = Drive(bundle, twin)
+    worse = imperfect(trial, imperfections)
+    robot = open_robot(FIRST, bundle.spec, trial.floor, worse, trial.payload)
+    robot.reset(seed)
+    drive = Drive(bundle, robot)
     drive.stand_and_walk()
     return Judge(drive, trial, seed).watch()
 
 
-def load(twin: TwinRobot, payload: float) -> None:
-    twin.model.body_mass[twin.model.body(BASE).id] += payload
-    mujoco.mj_setConst(twin.model, mujoco.MjData(twin.model))
-
-
-class Drive:
-    """The controller on a twin in lockstep, under a supervisor that never objects."""
-
-    def __init__(self, bundle: Bundle, twin: TwinRobot):
-        self.twin, self.spec = twin, bundle.spec
-        self.link = InProcessLink(bundle.spec, twin)
-        self.controller = Controller(bundle.spec, load_stage(STAGE), bundle.open())
-        self.controller.situation.sport_released = True
-        self._period = 1 / bundle.spec.wire.rate_hz
-
-    def tick(self) -> None:
-        state = self.link.wait(self._period)
-        command = self.controller.step(state, self.link.now_ns(), CLEAR)
-        if command is not None:
-            self.link.send(command)
-
-    def walk_at(self, velocity: tuple[float, float, float]) -> None:
-        self.controller.velocity.offer(*velocity, self.link.now_ns())
-
-    def stand_and_walk(self) -> None:
-        """Up and into the policy's hands; where there is a hoist, until it is off."""
-        self.tick()
-        for event, reached in ((Event.STAND, Mode.STANDING), (Event.WALK, Mode.WALKING)):
-            decision = self.controller.request(event, self.link.now_ns())
-            if not decision.accepted:
-                raise Refusal(f"the twin would not {event.value}: {decision.words}")
-            for _ in range(round(STAND_UP_S / self._period)):
-                if self.controller.mode is reached:
-                    break
-                self.tick()
-            else:
-                raise Refusal(f"the twin did not come to {reached.words}: {self.controller.reason}")
-        for _ in range(round(STAND_UP_S / self._period)):
-            if self.twin.hoist is None or not self.twin.hoist.on:
-                return
-            self.tick()
-        raise Refusal("the twin does not stand by itself: it leans into its hoist")
-
-
 class Judge:
     def __init__(self, drive: Drive, trial: Trial, seed: int):
-        self.drive, self.twin, self.trial = drive, drive.twin, trial
+        self.drive, self.robot, self.trial = drive, drive.robot, trial
         self.rate_hz = drive.spec.wire.rate_hz / SEEN_EVERY
         self._rng = np.random.default_rng(seed)
-        self._mass = float(self.twin.model.body_subtreemass[self.twin.model.body(BASE).id])
 
     def watch(self) -> Result:
         drive, trial, rate = self.drive, self.trial, self.drive.spec.wire.rate_hz
@@ -138,13 +82,13 @@ class Judge:
         fell = False
         for tick in range(round(trial.seconds * rate)):
             drive.walk_at(trial.command)
-            drive.tick()
-            if tick > SETTLE_S * rate:
-                share = np.abs(self.twin.motors.torque) / drive.spec.torque_limit
+            state = drive.tick()
+            if state is not None and tick > SETTLE_S * rate:
+                share = np.abs(state.torque) / drive.spec.torque_limit
                 torque = max(torque, float(share.max()))
             if tick % SEEN_EVERY == 0:
-                truths.append(self.twin.truth)
-                fell = self._fallen(truths[-1])
+                truths.append(self.robot.truth)
+                fell = fallen(self.robot, truths[-1])
                 if fell:
                     break
             if trial.push_speed and tick / rate > next_push:
@@ -154,15 +98,10 @@ class Judge:
 
     def _push(self) -> None:
         angle = self._rng.uniform(-np.pi, np.pi)
-        force = self._mass * self.trial.push_speed / PUSH_S
-        self.twin.push(
+        force = self.robot.mass * self.trial.push_speed / PUSH_S
+        self.robot.push(
             Push(force=force, direction=(np.cos(angle), np.sin(angle), 0.0), duration=PUSH_S)
         )
-
-    def _fallen(self, truth: Truth) -> bool:
-        ground = float(self.twin.floor.height(*truth.position[:2]))
-        low = truth.position[2] - ground < FALLEN_HEIGHT * self.drive.spec.base_height
-        return bool(low or tilt(truth) > FALLEN_TILT)
 
     def _judge(self, truths: list[Truth], torque: float, fell: bool) -> Result:
         judged = truths[round(SETTLE_S * self.rate_hz) :] or truths
@@ -179,18 +118,3 @@ class Judge:
             touched=tuple(sorted({name for truth in judged for name in truth.contacts})),
             contact=np.array([truth.foot_force > 1.0 for truth in truths]),
         )
-
-
-def tilt(truth: BaseTruth) -> float:
-    _, x, y, _ = truth.quaternion
-    return float(np.arccos(np.clip(1 - 2 * (x * x + y * y), -1, 1)))
-
-
-def heading_velocity(truth: BaseTruth) -> Vector:
-    """Forward, sideways and turning speed, as an onlooker above the robot sees them."""
-    w, x, y, z = truth.quaternion
-    yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
-    vx, vy, _ = truth.velocity
-    forward = vx * np.cos(yaw) + vy * np.sin(yaw)
-    left = vy * np.cos(yaw) - vx * np.sin(yaw)
-    return np.array([forward, left, truth.rate[2]])

@@ -1,0 +1,156 @@
+"""Scenarios of the gate as data: config/scenarios/*.yaml, one file each, named as the file."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sim2real_deploy import configfile, paths
+from sim2real_deploy.configfile import Strict
+from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.twin.config import Imperfections, load_imperfections
+from sim2real_deploy.twin.faults import Fault
+from sim2real_deploy.twin.floors import Floor
+
+SETTLE_S = 1.5  # after a change of command, before tracking is judged
+WORDS = {"why", "if_failed"}  # for people: they change no result
+
+
+class Command(Strict):
+    """A velocity held for a while: vx, vy in m/s, wz in rad/s."""
+
+    velocity: tuple[float, float, float]
+    seconds: float = Field(default=10.0, gt=SETTLE_S + 1, le=600)
+
+
+class Pushes(Strict):
+    """A force on the trunk again and again; the side it comes from is drawn anew each time."""
+
+    force: float = Field(gt=0, le=2000)  # N
+    direction: Literal["lateral", "any"] = "lateral"
+    duration: float = Field(default=0.3, gt=0, le=5)  # s
+    every: float = Field(default=2.0, gt=0)  # s
+
+
+class Start(Strict):
+    """How far from its proper pose the robot is when it begins, drawn evenly up to these."""
+
+    pose: Literal["lying", "standing"]  # before it stands up, or as the policy takes over
+    joints: float = Field(default=0.0, ge=0, le=1)  # rad
+    tilt: float = Field(default=0.0, ge=0, le=0.6)  # rad, to any side
+    speed: float = Field(default=0.0, ge=0, le=2)  # m/s, any way
+    drop: float = Field(default=0.0, ge=0, le=0.5)  # m it falls first
+
+
+class TimedFault(Fault):
+    at: float = Field(ge=0)  # s after the policy took over
+
+
+class Success(Strict):
+    """What a run must do besides neither falling nor being stopped by safety."""
+
+    linear_error: float = Field(default=0.2, gt=0)  # m/s, of vx and of vy
+    turning_error: float = Field(default=0.25, gt=0)  # rad/s
+    distance: float = Field(default=0.0, ge=0)  # m from where it began
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The world of one episode, and the seed of what happens in it."""
+
+    floor: Floor
+    imperfections: Imperfections
+    payload: float
+    seed: int
+
+
+class Scenario(Strict):
+    name: str = Field(pattern=r"^[a-z0-9_]+$")
+    why: str  # one line for people
+    if_failed: str  # what it says of a policy that fails here
+    commands: tuple[Command, ...] = Field(min_length=1)
+    floor: Floor = Floor()
+    payload: float = Field(default=0.0, ge=0, le=50)  # kg on the trunk
+    pushes: Pushes | None = None
+    start: Start | None = None
+    faults: tuple[TimedFault, ...] = ()
+    weak_motor: float = Field(default=1.0, gt=0, le=1)  # strength of one joint, each in its turn
+    preset: str = "default"  # of the twin's imperfections,
+    imperfections: dict[str, Any] = Field(default_factory=dict)  # and what differs from it
+    spread: float = Field(default=0.1, ge=0, le=0.5)  # of frictions and strength between trials
+    stage: str = "field"
+    success: Success = Success()
+
+    @property
+    def seconds(self) -> float:
+        return sum(command.seconds for command in self.commands)
+
+    def seed(self, trial: int) -> int:
+        """Of everything in one episode, whoever runs it."""
+        return int.from_bytes(hashlib.sha256(f"{self.name} {trial}".encode()).digest()[:7], "big")
+
+    def conditions(self, robot: RobotSpec, trial: int) -> "Conditions":
+        """What the trial's seed makes of it: no two floors and no two robots are the same."""
+        rng = np.random.default_rng(self.seed(trial))
+        friction, strength, drag = rng.uniform(1 - self.spread, 1 + self.spread, 3).tolist()
+        seed = self.floor.seed + trial
+        floor = {"seed": seed, "friction": self.floor.friction * friction}
+        merged = _merged(load_imperfections(self.preset).model_dump(), self.imperfections)
+        motors = merged["motors"]
+        motors["strength"] = min(motors["strength"] * strength, 1.0)
+        motors["friction"] *= drag
+        if self.weak_motor < 1.0:
+            motors["weak"] = {robot.joint_names[trial % robot.joint_count]: self.weak_motor}
+        return Conditions(
+            floor=self.floor.model_copy(update=floor),
+            imperfections=configfile.parse(merged, Imperfections, f"{self.name}: imperfections"),
+            payload=self.payload,
+            seed=int(rng.integers(2**31)),
+        )
+
+    def digest(self) -> str:
+        """Of all that a result depends on but the policy, the robot and the engine."""
+        content = [
+            self.model_dump(mode="json", exclude=WORDS),
+            load_imperfections(self.preset).model_dump(mode="json"),
+            load_stage(self.stage).model_dump(mode="json"),
+        ]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def load_scenarios(names: Sequence[str] = (), folder: Path | None = None) -> list[Scenario]:
+    """All that lie in the folder, or those named, in the order of their names."""
+    folder = folder or paths.config_file("scenarios")
+    files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    unknown = [name for name in names if name not in files]
+    if unknown or not files:
+        known = ", ".join(files) or "none"
+        raise Refusal(f"{folder}: no scenario {', '.join(unknown)}; there are: {known}")
+    return [_load(files[name]) for name in (names or files)]
+
+
+def _load(path: Path) -> Scenario:
+    scenario = configfile.load(path, Scenario)
+    if scenario.name != path.stem:
+        raise Refusal(f"{path}: name: is '{scenario.name}'; it must be that of the file")
+    merged = _merged(load_imperfections(scenario.preset).model_dump(), scenario.imperfections)
+    configfile.parse(merged, Imperfections, f"{path}: imperfections")
+    load_stage(scenario.stage)
+    return scenario
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            value = _merged(below, value)
+        merged[key] = value
+    return merged
