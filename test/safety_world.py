@@ -50,7 +50,7 @@ def healthy_inputs(now_ns: int, **changes: Any) -> Inputs:
         "state": healthy_state(now_ns),
         "counters": LinkCounters(received=now_ns // TICK),
         "report": WALKING,
-        "answer_age_s": 0.005,
+        "control_silence_s": 0.005,
         "command_age_s": 0.002,
         "command_damping": False,
         "recorder_silence_s": 0.5,

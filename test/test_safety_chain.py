@@ -11,6 +11,7 @@ from sim2real_deploy.safety.chain import (
     CLEAR,
     HEARTBEAT_PERIOD_NS,
     HEARTBEAT_TIMEOUT_NS,
+    LONGEST_LOOK_NS,
     OUTSTANDING,
     Answer,
     ControlSide,
@@ -242,7 +243,6 @@ def test_a_farewell_is_heard_without_a_new_heartbeat_and_refreshes_nothing() -> 
     supervisor.hear(farewell)
     assert supervisor.report == leaving
     assert supervisor.rejected == 0
-    assert supervisor.answer_age_s(10 * MS) == pytest.approx(0.01)
     supervisor.forget()
     supervisor.hear(farewell)
     assert supervisor.report is None
@@ -256,18 +256,33 @@ def test_a_farewell_to_a_heartbeat_that_was_not_answered_yet_counts() -> None:
     assert farewell is not None
     supervisor.hear(farewell)
     assert supervisor.report is not None
-    assert supervisor.answer_age_s(0) == 0
+    assert supervisor.silence_s(0) == 0
 
 
-def test_the_age_counts_from_the_challenge_that_was_answered() -> None:
+def watched(supervisor: SupervisorSide, start_ms: int, end_ms: int, step_ms: int = 2) -> float:
+    """The silence at the end of cycles of so many milliseconds each."""
+    return [supervisor.silence_s(t * MS) for t in range(start_ms, end_ms + 1, step_ms)][-1]
+
+
+def test_silence_counts_while_an_answer_is_due_and_ends_with_it() -> None:
     control, supervisor = pair()
-    assert supervisor.answer_age_s(0) == math.inf
-    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    assert watched(supervisor, 0, 10) == 0  # nothing was asked yet
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 10 * MS), 10 * MS)
+    assert watched(supervisor, 10, 30) == pytest.approx(0.02)
+    supervisor.heartbeat(CLEAR, 0, 6, 30 * MS)
+    assert watched(supervisor, 30, 40) == pytest.approx(0.03)
     answer = control.answer(REPORT)
     assert answer is not None
-    supervisor.heartbeat(CLEAR, 0, 6, 50 * MS)
     supervisor.hear(answer)
-    assert supervisor.answer_age_s(50 * MS) == pytest.approx(0.05)
+    assert supervisor.silence_s(40 * MS) == 0
+    assert watched(supervisor, 40, 44) == pytest.approx(0.004)  # the second one is still due
+
+
+def test_a_supervisor_that_was_held_up_itself_does_not_blame_control() -> None:
+    _, supervisor = pair()
+    supervisor.heartbeat(CLEAR, 0, 5, 0)
+    supervisor.silence_s(0)
+    assert supervisor.silence_s(200 * MS) == LONGEST_LOOK_NS / 1e9
 
 
 def test_a_wedged_loop_cannot_be_kept_alive_by_repeating_answers() -> None:
@@ -277,12 +292,13 @@ def test_a_wedged_loop_cannot_be_kept_alive_by_repeating_answers() -> None:
     assert answer is not None
     supervisor.hear(answer)
     supervisor.heartbeat(CLEAR, 0, 6, 10 * MS)
+    watched(supervisor, 10, 20)
     supervisor.hear(answer)
     supervisor.hear(b"noise")
     guess = Answer(2, response_to(7), REPORT).pack()
     supervisor.hear(guess)
     assert supervisor.rejected == 3
-    assert supervisor.answer_age_s(10 * MS) == pytest.approx(0.01)
+    assert supervisor.silence_s(20 * MS) == pytest.approx(0.01)
 
 
 def test_an_older_answer_after_a_newer_one_does_not_count() -> None:
@@ -313,9 +329,10 @@ def test_a_forgotten_control_starts_with_a_clean_page() -> None:
     supervisor.hear(answer)
     late = supervisor.heartbeat(CLEAR, 0, 6, 0)
     control.hear(late, 0)
+    watched(supervisor, 0, 10)
     supervisor.forget()
     assert supervisor.report is None
-    assert supervisor.answer_age_s(0) == math.inf
+    assert supervisor.silence_s(20 * MS) == 0
     answer = control.answer(REPORT)
     assert answer is not None
     supervisor.hear(answer)

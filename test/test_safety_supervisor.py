@@ -96,7 +96,7 @@ FAULTS: list[tuple[str, dict[str, Any], float]] = [
     ("control_failed", {"report": replace(WALKING, failed=True)}, 0.002),
     ("policy_astray", {"report": replace(WALKING, out_of_distribution=13.0)}, 0.2),
     ("deadlines_lost", {"report": replace(WALKING, deadline_misses=151)}, 0.5),
-    ("control_gone", {"answer_age_s": 0.046}, 0.002),
+    ("control_gone", {"control_silence_s": 0.037}, 0.002),
     ("command_not_finite", {"command_not_finite": 1}, 0.002),
     ("second_writer", {"other_writers": (Writer("1", "", "rogue"),)}, 0.06),
     ("sport_mode", {"sport_mode": True}, 0.002),
@@ -462,21 +462,21 @@ def test_control_that_never_moved_the_robot_owes_no_command() -> None:
 
 @pytest.mark.parametrize(
     ("idle", "silence_s", "taken"),
-    [(False, 0.045, False), (False, 0.046, True), (True, 1.0, False), (True, 1.01, True)],
+    [(False, 0.036, False), (False, 0.037, True), (True, 1.0, False), (True, 1.01, True)],
 )
 def test_control_that_is_gone_is_replaced_at_once(
     idle: bool, silence_s: float, taken: bool
 ) -> None:
     world = World()
     how = OBEYING if idle else {}
-    decision = world.cycle(answer_age_s=silence_s, **how)
+    decision = world.cycle(control_silence_s=silence_s, **how)
     assert decision.take_over is taken
     assert (world.supervisor.latched is Stop.ESTOP) is taken
 
 
 def test_the_wire_is_handed_back_only_by_a_reset_with_a_new_control() -> None:
     world = World()
-    world.cycle(answer_age_s=0.1)
+    world.cycle(control_silence_s=0.1)
     assert world.supervisor.taken_over
     world.run(1.0, report=None)
     assert world.cycle(report=None, reset_asked=True).reset_refused
@@ -492,7 +492,7 @@ def test_the_wire_is_handed_back_only_by_a_reset_with_a_new_control() -> None:
 def test_a_second_takeover_works_as_the_first() -> None:
     world = World()
     for _ in range(2):
-        assert world.cycle(answer_age_s=0.1).take_over
+        assert world.cycle(control_silence_s=0.1).take_over
         world.run(1.0, **OBEYING)
         assert world.cycle(reset_asked=True, **OBEYING).reset_refused == ""
 

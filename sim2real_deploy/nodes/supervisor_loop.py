@@ -137,7 +137,7 @@ class SupervisorLoop:
         self._watch_wire()
         for datagram in self._channel.receive():
             self.chain.hear(datagram)
-        answer_age_s = self._watch_control(now_ns)
+        control_silence_s = self._watch_control(now_ns)
         with self._asked:
             pressed, self._pressed = frozenset(self._pressed), set()
             reset_asked, self._reset_asked = self._reset_asked, False
@@ -145,7 +145,7 @@ class SupervisorLoop:
             state=state,
             counters=self._link.counters,
             report=self.chain.report,
-            answer_age_s=answer_age_s,
+            control_silence_s=control_silence_s,
             command_damping=self._command_damping,
             command_age_s=(now_ns - self._command_ns) / 1e9,
             command_not_finite=self._command_not_finite,
@@ -181,15 +181,15 @@ class SupervisorLoop:
                 self._command_damping = is_damping(self._command_decoder.decode(sample.data))
 
     def _watch_control(self, now_ns: int) -> float:
-        """How long control has not answered; a process that ended does not have to time out."""
-        report = self.chain.report
+        """How long control owes an answer; a process that ended does not have to time out."""
+        report, silence_s = self.chain.report, self.chain.silence_s(now_ns)
         if report is None:
             return 0.0
         if self._control is None or self._control.pid != report.pid:
             self._let_go_of_control()
             self._control = ControlProcess(report.pid)
         if not self._control.is_gone():
-            return self.chain.answer_age_s(now_ns)
+            return silence_s
         if report.leaving:
             self.chain.forget()
         return float("inf")

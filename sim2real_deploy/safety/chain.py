@@ -12,7 +12,6 @@ Control, once per tick:
     if (datagram := side.answer(report)) is not None: channel.send(datagram)
 """
 
-import math
 import struct
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from enum import IntEnum
 HEARTBEAT_PERIOD_NS = 10_000_000
 HEARTBEAT_TIMEOUT_NS = 80_000_000  # control damps on the wire within 100 ms of the last one
 OUTSTANDING = 32  # challenges that may still be answered
+LONGEST_LOOK_NS = 5_000_000  # a supervisor that was held up itself does not blame control for it
 MASK = (1 << 64) - 1
 REASON_BYTES = 160
 MODE_BYTES = 16
@@ -238,22 +238,27 @@ class ControlSide:
 
 
 class SupervisorSide:
-    """The supervisor's end: fresh challenges out, and how long control has not answered one."""
+    """The supervisor's end: fresh challenges out, and for how long control has owed an answer.
+
+    Only time in which the supervisor was looking counts: on a computer that stops for a moment,
+    who wakes up first must not take the other for dead.
+    """
 
     def __init__(self, session: int, participant: str) -> None:
         self._session = session
         self._participant = participant
         self._sequence = 0
-        self._outstanding: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._outstanding: OrderedDict[int, int] = OrderedDict()  # sequence, challenge
         self._answered: tuple[int, int] | None = None  # the newest: its sequence, response
-        self._answered_ns: int | None = None
+        self._looked_ns: int | None = None
+        self._silence_ns = 0
         self.report: Report | None = None  # of the last good answer
         self.rejected = 0  # datagrams that answered no challenge of ours
 
     def heartbeat(self, verdict: Verdict, resets: int, challenge: int, now_ns: int) -> bytes:
         """The next datagram. `challenge` must be fresh and random: the caller has the entropy."""
         self._sequence += 1
-        self._outstanding[self._sequence] = (challenge & MASK, now_ns)
+        self._outstanding[self._sequence] = challenge & MASK
         if len(self._outstanding) > OUTSTANDING:
             self._outstanding.popitem(last=False)
         return Heartbeat(
@@ -279,25 +284,26 @@ class SupervisorSide:
             self.report = answer.report
             return
         asked = self._outstanding.get(answer.sequence) if answer else None
-        if answer is None or asked is None or answer.response != response_to(asked[0]):
+        if answer is None or asked is None or answer.response != response_to(asked):
             self.rejected += 1
             return
         while self._outstanding and next(iter(self._outstanding)) <= answer.sequence:
             self._outstanding.popitem(last=False)
         self._answered = (answer.sequence, answer.response)
-        self._answered_ns = asked[1]
+        self._silence_ns = 0
         self.report = answer.report
 
-    def answer_age_s(self, now_ns: int) -> float:
-        """Age of the newest challenge that was answered; infinite before the first answer."""
-        if self._answered_ns is None:
-            return math.inf
-        return (now_ns - self._answered_ns) / 1e9
+    def silence_s(self, now_ns: int) -> float:
+        """How long an answer has been due. Ask once a cycle, after `hear`."""
+        if self._looked_ns is not None and self._outstanding:
+            self._silence_ns += min(now_ns - self._looked_ns, LONGEST_LOOK_NS)
+        self._looked_ns = now_ns
+        return self._silence_ns / 1e9
 
     def forget(self) -> None:
         """Control is gone or left: the next one starts with a clean page."""
-        self._answered = self._answered_ns = None
-        self.report = None
+        self._answered = self.report = None
+        self._silence_ns = 0
         self._outstanding.clear()
 
 

@@ -202,7 +202,7 @@ def _control() -> tuple[Event, ...]:
         Event("command_silent", "command_age_s", 0.5, "s", 0.2, WARN,
               "no velocity command for {value}: it stands", "check teleop or the planner",
               (0.1, 5.0), NOTE, 5.0),
-        Event("control_gone", "control_silence_s", 0.045, "s", 0, ESTOP,
+        Event("control_gone", "control_silence_s", 0.036, "s", 0, ESTOP,
               "control does not answer for {value}", "start control again, then call reset",
               (0.02, 0.05), ESTOP),
         Event("control_idle_gone", "idle_silence_s", 1.0, "s", 0, ESTOP,

@@ -26,7 +26,7 @@ class Inputs:
     state: RobotState | None = None  # the newest one, None when none came since the last cycle
     counters: LinkCounters = field(default_factory=LinkCounters)
     report: Report | None = None  # control's last answer; None when there is no control
-    answer_age_s: float = 0.0
+    control_silence_s: float = 0.0
     command_damping: bool = False  # the newest command on the wire is damping and nothing else
     command_age_s: float = inf
     command_not_finite: int = 0  # commands on the wire with NaN or infinity, since the start

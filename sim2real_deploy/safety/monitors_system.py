@@ -28,7 +28,7 @@ class Control:
         readings["policy_not_finite"] = Reading(float(report.policy_not_finite))
         if not report.leaving:
             silence = "control_silence_s" if inputs.driving else "idle_silence_s"
-            readings[silence] = Reading(inputs.answer_age_s)
+            readings[silence] = Reading(inputs.control_silence_s)
         if report.mode == WALKING:
             readings["out_of_distribution"] = Reading(report.out_of_distribution)
             if not math.isinf(report.command_age_s):  # a robot nobody ever steered just stands
