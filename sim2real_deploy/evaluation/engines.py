@@ -1,7 +1,5 @@
 """The robots that a policy can be tried on: one interface, one physics engine behind each name."""
 
-from collections.abc import Callable
-from importlib import import_module
 from typing import Protocol
 
 import mujoco
@@ -13,6 +11,7 @@ from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.faults import Fault
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.model import BASE
+from sim2real_deploy.twin.physics import MujocoPhysics, Physics
 from sim2real_deploy.twin.robot import Truth, TwinRobot, Vector
 from sim2real_deploy.wire.in_process import Plant
 
@@ -53,37 +52,31 @@ class SimulatedRobot(Plant, Protocol):
     def inject(self, fault: Fault) -> None: ...
 
 
-OpenRobot = Callable[[RobotSpec, Floor, Imperfections, float], SimulatedRobot]
-
-
 def open_robot(
     engine: str, robot: RobotSpec, floor: Floor, imperfections: Imperfections, payload: float = 0.0
 ) -> SimulatedRobot:
     """A robot with `payload` kg on its trunk, to be reset to a seed before use."""
-    engines: dict[str, Callable[[], OpenRobot]] = {FIRST: lambda: _twin, SECOND: _second}
-    if engine not in engines:
-        raise Refusal(
-            f"engine '{engine}': there is none of that name; there are: {', '.join(engines)}"
-        )
-    return engines[engine]()(robot, floor, imperfections, payload)
-
-
-def _twin(
-    robot: RobotSpec, floor: Floor, imperfections: Imperfections, payload: float
-) -> SimulatedRobot:
-    twin = TwinRobot(robot, floor, imperfections)
+    twin = TwinRobot(robot, floor, imperfections, physics=_physics(engine))
     if payload:
         twin.model.body_mass[twin.model.body(BASE).id] += payload
         mujoco.mj_setConst(twin.model, mujoco.MjData(twin.model))
     return twin
 
 
-def _second() -> OpenRobot:
+def _physics(engine: str) -> type[Physics]:
+    engines = {FIRST: lambda: MujocoPhysics, SECOND: _drake}
+    if engine not in engines:
+        raise Refusal(
+            f"engine '{engine}': there is none of that name; there are: {', '.join(engines)}"
+        )
+    return engines[engine]()
+
+
+def _drake() -> type[Physics]:
     try:
-        module = import_module("sim2real_deploy.evaluation.second_engine")
+        from sim2real_deploy.evaluation.drake_physics import DrakePhysics
     except ImportError:
         raise Refusal(
             f"engine '{SECOND}' is not installed: pip install 'sim2real_deploy[{SECOND}]'"
         ) from None
-    opened: OpenRobot = module.open_second
-    return opened
+    return DrakePhysics

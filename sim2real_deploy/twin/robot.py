@@ -24,6 +24,7 @@ from sim2real_deploy.twin.hoist import Hoist
 from sim2real_deploy.twin.message import StateMessage
 from sim2real_deploy.twin.model import BASE, build_spec
 from sim2real_deploy.twin.motors import MotorCommand, Motors
+from sim2real_deploy.twin.physics import MujocoPhysics, Physics
 from sim2real_deploy.twin.sensors import Encoders, Imu
 from sim2real_deploy.twin.sport import SportMode
 from sim2real_deploy.wire import remote
@@ -31,8 +32,7 @@ from sim2real_deploy.wire import remote
 Vector = npt.NDArray[np.float64]
 
 _SLOW_EVERY = 20  # wire periods between two updates of heat and battery
-_STEPS = 3  # of physics in a wire period
-_SETTLE_STEPS = 900  # physics steps to come to rest lying down
+_SETTLE_S = 0.6  # to come to rest lying down
 _FREE = 7  # coordinates of the free joint
 
 
@@ -76,6 +76,7 @@ class TwinRobot:
         *,
         seed: int = 0,
         sport_mode: bool = False,
+        physics: type[Physics] = MujocoPhysics,
     ) -> None:
         self.robot = robot
         self.floor = floor or Floor()
@@ -83,10 +84,11 @@ class TwinRobot:
         self._sport_at_boot = sport_mode
         self._period = 1 / robot.wire.rate_hz
         lag = self.imperfections.motors.lag
-        spec = build_spec(robot, self.floor, timestep=self._period / _STEPS, lag=lag)
+        spec = build_spec(robot, self.floor, timestep=self._period / physics.steps, lag=lag)
         Hoist.add(spec, robot.base_height + float(self.floor.height(0.0, 0.0)))
         self.model = spec.compile()
         self.data = mujoco.MjData(self.model)
+        self._physics = physics(self.model, self.data)
         base = self.model.body(BASE).id
         names = [self.model.geom(i).name for i in range(self.model.ngeom)]
         floor_geoms = np.array([i for i, n in enumerate(names) if n.startswith(FLOOR_GEOM)])
@@ -253,16 +255,16 @@ class TwinRobot:
             self._live_with_faults(command)
             return
         self.motors.drive(command, self.encoders.misread)
-        mujoco.mj_step(self.model, self.data, _STEPS)
+        self._physics.step(self._physics.steps)
         self._measure_joints()
 
     def _live_with_faults(self, command: MotorCommand) -> None:
         """The PD law is evaluated here, where a fault can come between reading and torque."""
-        for _ in range(_STEPS):
+        for _ in range(self._physics.steps):
             torque = self.motors.ask(command, self.encoders.q_and_dq)
             self.faults.readings("motor", torque, self._now_ns, joints=True)
             self.motors.drive_at(torque)
-            mujoco.mj_step(self.model, self.data)
+            self._physics.step(1)
             self._measure_joints()
 
     def _measure_joints(self) -> None:
@@ -330,5 +332,5 @@ class TwinRobot:
         hold.q[:], hold.kp[:], hold.kd[:] = pose, self.robot.kp, self.robot.kd
         motors = Motors(self.robot, config.Motors(), self.model, data)
         motors.drive(hold, np.zeros_like(hold.targets))
-        mujoco.mj_step(self.model, data, _SETTLE_STEPS)
+        self._physics.step(round(_SETTLE_S / self.model.opt.timestep))
         return np.asarray(data.qpos.copy())

@@ -1,0 +1,162 @@
+"""The twin's model told to Drake: the same bodies, joints and shapes, number by number.
+
+Everything is read from the compiled MuJoCo model, so that there is no second set of numbers.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+from pydrake.geometry import (
+    Box,
+    Capsule,
+    CollisionFilterDeclaration,
+    Cylinder,
+    GeometrySet,
+    HalfSpace,
+    Sphere,
+)
+from pydrake.math import RigidTransform, RotationMatrix
+from pydrake.multibody.plant import AddMultibodyPlant, CoulombFriction, MultibodyPlantConfig
+from pydrake.multibody.tree import (
+    FixedOffsetFrame,
+    RevoluteJoint,
+    RotationalInertia,
+    SpatialInertia,
+)
+from pydrake.systems.framework import DiagramBuilder
+
+from sim2real_deploy.errors import Refusal
+
+logging.getLogger("drake").setLevel(logging.ERROR)  # it warns of what a plane cannot do to jelly
+
+Places = npt.NDArray[np.intp]
+
+_GEOM, _JOINT = mujoco.mjtGeom, mujoco.mjtJoint
+_SHAPES: dict[int, Callable[[Any], Any]] = {  # from MuJoCo's half sizes
+    _GEOM.mjGEOM_PLANE: lambda size: HalfSpace(),
+    _GEOM.mjGEOM_SPHERE: lambda size: Sphere(size[0]),
+    _GEOM.mjGEOM_BOX: lambda size: Box(*(2 * size)),
+    _GEOM.mjGEOM_CAPSULE: lambda size: Capsule(size[0], 2 * size[1]),
+    _GEOM.mjGEOM_CYLINDER: lambda size: Cylinder(size[0], 2 * size[1]),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DrakeModel:
+    """A Drake system ready to be stepped, and where MuJoCo's quantities stand in it."""
+
+    diagram: Any
+    plant: Any
+    geoms: dict[Any, int]  # MuJoCo's geom by Drake's geometry id
+    positions: Places  # for each of Drake's, which one of MuJoCo's it is
+    velocities: Places
+
+
+def build(model: Any) -> DrakeModel:
+    """Contact by one point a pair of shapes, with the floor's friction everywhere.
+
+    Joint damping, dry friction and motors are not told: they are forces from outside.
+    """
+    builder = DiagramBuilder()
+    plant, scene = AddMultibodyPlant(
+        MultibodyPlantConfig(
+            time_step=model.opt.timestep,
+            contact_model="point",
+            discrete_contact_approximation="lagged",
+            use_sampled_output_ports=False,
+        ),
+        builder,
+    )
+    bodies = {0: plant.world_body()}
+    hinges = []
+    for body in range(1, model.nbody):
+        if model.body_mocapid[body] < 0:
+            bodies[body] = plant.AddRigidBody(model.body(body).name, _inertia(model, body))
+            hinges += _attach(model, plant, bodies, body)
+    geoms = _add_geoms(model, plant, bodies)
+    plant.Finalize()
+    _exclude(model, scene.collision_filter_manager(), geoms)
+    base = bodies[model.jnt_bodyid[0]]
+    place, motion = base.floating_positions_start(), base.floating_velocities_start_in_v()
+    positions = np.empty(model.nq, np.intp)
+    positions[place : place + 7] = 3, 4, 5, 6, 0, 1, 2
+    positions[[hinge.position_start() for hinge in hinges]] = np.arange(7, model.nq)
+    velocities = np.empty(model.nv, np.intp)
+    velocities[motion : motion + 6] = 3, 4, 5, 0, 1, 2
+    velocities[[hinge.velocity_start() for hinge in hinges]] = np.arange(6, model.nv)
+    return DrakeModel(builder.Build(), plant, geoms, positions, velocities)
+
+
+def _inertia(model: Any, body: int) -> Any:
+    turn = _rotation(model.body_iquat[body]).matrix()
+    central = turn @ np.diag(model.body_inertia[body]) @ turn.T
+    rows, columns = (0, 1, 2, 0, 0, 1), (0, 1, 2, 1, 2, 2)  # the order Drake wants them in
+    return SpatialInertia.MakeFromCentralInertia(
+        model.body_mass[body],
+        model.body_ipos[body],
+        RotationalInertia(*central[rows, columns]),
+    )
+
+
+def _attach(model: Any, plant: Any, bodies: dict[int, Any], body: int) -> list[Any]:
+    """Hang a body on its parent as MuJoCo has it; gives its hinge, where it has one."""
+    name, parent = model.body(body).name, bodies[model.body_parentid[body]]
+    place = RigidTransform(_rotation(model.body_quat[body]), model.body_pos[body])
+    joints = model.body_jntadr[body] + np.arange(model.body_jntnum[body])
+    kinds = [_JOINT(kind) for kind in model.jnt_type[joints]]
+    if kinds == [_JOINT.mjJNT_FREE]:
+        return []
+    if not kinds:
+        plant.WeldFrames(parent.body_frame(), bodies[body].body_frame(), place)
+        return []
+    (joint,) = joints
+    if kinds != [_JOINT.mjJNT_HINGE] or model.jnt_pos[joint].any():
+        raise Refusal(f"body '{name}': Drake is told only of hinges at a body's origin")
+    frame = plant.AddFrame(FixedOffsetFrame(f"{name}_place", parent.body_frame(), place))
+    label, axis, (low, high) = (
+        model.joint(joint).name,
+        model.jnt_axis[joint],
+        model.jnt_range[joint],
+    )
+    hinge = plant.AddJoint(
+        RevoluteJoint(label, frame, bodies[body].body_frame(), axis, low, high, 0.0)
+    )
+    motor = plant.AddJointActuator(label, hinge)  # its rotor is the joint's armature
+    motor.set_default_rotor_inertia(model.dof_armature[model.jnt_dofadr[joint]])
+    motor.set_default_gear_ratio(1.0)
+    return [hinge]
+
+
+def _add_geoms(model: Any, plant: Any, bodies: dict[int, Any]) -> dict[Any, int]:
+    floor = model.geom_bodyid == 0
+    friction = CoulombFriction(*[model.geom_friction[floor, 0][0]] * 2)
+    geoms = {}
+    for geom in np.flatnonzero(model.geom_contype | model.geom_conaffinity).tolist():
+        kind, name = _GEOM(model.geom_type[geom]), model.geom(geom).name
+        if kind not in _SHAPES:
+            raise Refusal(f"geom '{name}': Drake's point contact knows no {kind.name[7:].lower()}")
+        body, shape = bodies[model.geom_bodyid[geom]], _SHAPES[kind](model.geom_size[geom])
+        place = RigidTransform(_rotation(model.geom_quat[geom]), model.geom_pos[geom])
+        geoms[plant.RegisterCollisionGeometry(body, place, shape, name, friction)] = geom
+    return geoms
+
+
+def _exclude(model: Any, filters: Any, geoms: dict[Any, int]) -> None:
+    """Pairs of bodies that MuJoCo's model lets pass through each other."""
+    for signature in model.exclude_signature.tolist():
+        first, second = (
+            GeometrySet([key for key, geom in geoms.items() if model.geom_bodyid[geom] == body])
+            for body in (signature >> 16, signature & 0xFFFF)
+        )
+        filters.Apply(CollisionFilterDeclaration().ExcludeBetween(first, second))
+
+
+def _rotation(quaternion: npt.NDArray[np.float64]) -> Any:
+    matrix = np.zeros(9)
+    mujoco.mju_quat2Mat(matrix, quaternion)
+    return RotationMatrix(matrix.reshape(3, 3))
