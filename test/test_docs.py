@@ -46,7 +46,7 @@ def test_documented_commands_and_arguments_exist(document: Path) -> None:
             options = {name for p in chosen.params for name in (*p.opts, *p.secondary_opts)}
             for option in re.findall(r"(?<!\S)--[a-z-]+", rest):
                 assert option in {*options, "--help"}, f"sim2real {verb} {sub} {option}"
-        for name in re.findall(r"\b([a-z_]+):=", code):
+        for name in re.findall(r"(?<!-p )\b([a-z_]+):=", code):
             assert name in ARGUMENTS | {"name"}, f"{name}:="
 
 
