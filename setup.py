@@ -52,6 +52,7 @@ setup(
         "sim": ["mujoco", "imageio[ffmpeg]"],
         "dashboard": ["viser", "mujoco"],
         "analysis": ["pyarrow"],  # export to Parquet
+        "ray": ["ray"],  # the gate on a cluster
         "train": ["torch==2.13.0", "onnx", "matplotlib"],
         "dev": [
             "pytest",
@@ -62,6 +63,7 @@ setup(
             "mypy",
             "types-PyYAML",
             "onnx",
+            "ray",
             "viser",
             *BAG_CHECKS,
         ],

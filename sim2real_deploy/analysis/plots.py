@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,22 @@ def bands(
             for name, spans in rows
         ],
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One value, the interval it lies in where there is one, and what is written beside it."""
+
+    name: str
+    value: float
+    text: str
+    ok: bool = True
+    interval: tuple[float, float] | None = None
+
+
+def bars(title: str, rows: Sequence[Bar], most: float, mark: float | None = None) -> dict[str, Any]:
+    """Side by side from 0 to `most`; `mark` is the bound they are held to."""
+    return {"title": title, "most": most, "mark": mark, "bars": [asdict(row) for row in rows]}
 
 
 def spans(seconds: Times, labels: Sequence[str] | npt.NDArray[Any], end: float) -> list[Span]:

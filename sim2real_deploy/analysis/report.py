@@ -5,6 +5,7 @@ import json
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from sim2real_deploy.analysis import sections
 from sim2real_deploy.analysis.recorded import Recorded
@@ -28,18 +29,23 @@ def write_report(bag: Bag, path: Path) -> Path:
             asdict(section) for make in sections.ALL if (section := make(view)) is not None
         ],
     }
+    write_page(path, bag.path.resolve().name, view.about(), content)
+    return path
+
+
+def write_page(path: Path, title: str, about: str, content: dict[str, Any]) -> None:
+    """Sections with their tables, plots, bars and videos, and all that a browser needs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
         _PAGE.format(
-            title=html.escape(bag.path.resolve().name),
-            about=html.escape(view.about()),
+            title=html.escape(title),
+            about=html.escape(about),
             style=_asset("report.css"),
             script=_asset("report.js"),
             data=json.dumps(content, allow_nan=False).replace("</", "<\\/"),
         ),
         encoding="utf-8",
     )
-    return path
 
 
 def _asset(name: str) -> str:

@@ -37,6 +37,8 @@ class Section:
     tables: list[dict[str, Any]] = field(default_factory=list)
     plots: list[dict[str, Any]] = field(default_factory=list)
     columns: int = 1
+    bars: list[dict[str, Any]] = field(default_factory=list)
+    video: str = ""  # data URI
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> dict[str, Any]:

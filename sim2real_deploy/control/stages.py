@@ -51,3 +51,10 @@ def load_stage(name: str = "", file: Path | None = None) -> Stage:
     if stage is None:
         raise Refusal(f"stage '{name}': not in {source}; there are: {', '.join(stages.stages)}")
     return stage
+
+
+def stages_up_to(name: str) -> list[str]:
+    """This stage and all below it, the lowest first: the order of the file."""
+    load_stage(name)
+    names = list(configfile.load(paths.config_file("stages.yaml"), Stages).stages)
+    return names[: names.index(name) + 1]

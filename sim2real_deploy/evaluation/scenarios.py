@@ -12,7 +12,7 @@ from pydantic import Field
 
 from sim2real_deploy import configfile, paths
 from sim2real_deploy.configfile import Strict
-from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.control.stages import load_stage, stages_up_to
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import Imperfections, load_imperfections
@@ -20,7 +20,7 @@ from sim2real_deploy.twin.faults import Fault
 from sim2real_deploy.twin.floors import Floor
 
 SETTLE_S = 1.5  # after a change of command, before tracking is judged
-WORDS = {"why", "if_failed"}  # for people: they change no result
+WORDS = {"why", "if_failed", "needed_from"}  # for people: they change no result
 
 
 class Command(Strict):
@@ -75,6 +75,7 @@ class Scenario(Strict):
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     why: str  # one line for people
     if_failed: str  # what it says of a policy that fails here
+    needed_from: str  # the stage from which on a robot's policy must pass it
     commands: tuple[Command, ...] = Field(min_length=1)
     floor: Floor = Floor()
     payload: float = Field(default=0.0, ge=0, le=50)  # kg on the trunk
@@ -136,13 +137,20 @@ def load_scenarios(names: Sequence[str] = (), folder: Path | None = None) -> lis
     return [_load(files[name]) for name in (names or files)]
 
 
+def needed_for(stage: str, scenarios: Sequence[Scenario]) -> list[Scenario]:
+    """Those that a robot's policy must pass at this stage: its own and those of all below."""
+    below = stages_up_to(stage)
+    return [scenario for scenario in scenarios if scenario.needed_from in below]
+
+
 def _load(path: Path) -> Scenario:
     scenario = configfile.load(path, Scenario)
     if scenario.name != path.stem:
         raise Refusal(f"{path}: name: is '{scenario.name}'; it must be that of the file")
     merged = _merged(load_imperfections(scenario.preset).model_dump(), scenario.imperfections)
     configfile.parse(merged, Imperfections, f"{path}: imperfections")
-    load_stage(scenario.stage)
+    for stage in (scenario.stage, scenario.needed_from):
+        load_stage(stage)
     return scenario
 
 

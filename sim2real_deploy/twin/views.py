@@ -71,7 +71,13 @@ def check_drawing(model: Any) -> None:
         pass
 
 
-def write_video(path: Path, model: Any, poses: Sequence[Pose]) -> None:
+def write_video(
+    path: Path,
+    model: Any,
+    poses: Sequence[Pose],
+    fps: int = FPS,
+    size: tuple[int, int] = (WIDTH, HEIGHT),
+) -> None:
     try:
         import imageio.v2 as imageio
     except ImportError:
@@ -79,8 +85,8 @@ def write_video(path: Path, model: Any, poses: Sequence[Pose]) -> None:
             "video needs imageio and ffmpeg: `pip install sim2real_deploy[sim]`"
         ) from None
     path.parent.mkdir(parents=True, exist_ok=True)
-    video: Any = imageio.get_writer(path, fps=FPS, macro_block_size=4)
-    with renderer(model) as made, video:
+    video: Any = imageio.get_writer(path, fps=fps, macro_block_size=4)
+    with renderer(model, *size) as made, video:
         for pose in poses:
             video.append_data(draw(model, made, pose, camera_on(pose, distance=1.8)))
 

@@ -247,6 +247,29 @@ function table(parent, { head, rows }) {
   }
 }
 
+function bars(parent, { title, most, mark, bars: rows }) {
+  const box = element("figure", parent, undefined, "bars");
+  element("b", element("figcaption", box), title);
+  const percent = (value) => `${(100 * Math.min(Math.max(value / most, 0), 1)).toFixed(2)}%`;
+  for (const { name, value, text, ok, interval } of rows) {
+    element("span", box, name, "name");
+    const track = element("div", box, undefined, "track");
+    element("div", track, undefined, ok ? "bar" : "bar bad").style.width = percent(value);
+    if (interval) {
+      const whisker = element("div", track, undefined, "whisker");
+      whisker.style.left = percent(interval[0]);
+      whisker.style.width = percent(interval[1] - interval[0]);
+    }
+    if (mark !== null) element("div", track, undefined, "mark").style.left = percent(mark);
+    element("span", box, text, "value");
+  }
+}
+
+function film(parent, source) {
+  const video = element("video", parent);
+  Object.assign(video, { src: source, controls: true, loop: true, muted: true, autoplay: true });
+}
+
 let pending = false;
 function drawAll() {
   if (pending) return;
@@ -272,6 +295,8 @@ for (const section of report.sections) {
   element("h2", node, section.title);
   if (section.text) element("p", node, section.text);
   for (const content of section.tables) table(node, content);
+  for (const spec of section.bars) bars(node, spec);
+  if (section.video) film(node, section.video);
   const grid = element("div", node, undefined, section.columns > 1 ? "grid" : "");
   for (const spec of section.plots) new (spec.rows ? Bands : Plot)(grid, spec);
 }

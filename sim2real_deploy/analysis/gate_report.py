@@ -1,0 +1,203 @@
+"""The gate's result as one HTML file: bars, tables, what failed and why, the worst run on film."""
+
+import base64
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from sim2real_deploy.analysis.plots import Bar, Line, bars, lines
+from sim2real_deploy.analysis.report import write_page
+from sim2real_deploy.analysis.sections import Cell, Section, table
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.evaluation.drive import SEEN_EVERY, heading_velocity
+from sim2real_deploy.evaluation.episodes import AXES, UNITS, Episode, run_episode
+from sim2real_deploy.evaluation.gate import Row
+from sim2real_deploy.evaluation.running import Task
+from sim2real_deploy.evaluation.scenarios import Scenario
+from sim2real_deploy.policy.bundle import Bundle
+from sim2real_deploy.twin.robot import Truth, TwinRobot
+from sim2real_deploy.twin.views import write_video
+
+VIDEO_S, VIDEO_FPS, VIDEO_SIZE = 6.0, 25, (480, 272)
+FAILURES_SHOWN = 100
+
+
+def write_gate_report(
+    path: Path,
+    bundle: Bundle,
+    rows: Sequence[Row],
+    runs: Sequence[tuple[Task, Episode]],
+    threshold: float,
+) -> None:
+    task, worst = worst_run(rows, runs)
+    truths: list[Truth] = []
+    run_episode(bundle, *task, seen=truths)
+    sections = [
+        _success(rows, threshold),
+        _flags(rows),
+        _figures(rows),
+        _peaks(rows, bundle),
+        _limits(rows),
+        _failures([episode for _, episode in runs]),
+        _worst(bundle, task, worst, truths),
+    ]
+    rate_hz = bundle.spec.wire.rate_hz / SEEN_EVERY
+    about = (
+        f"{bundle.spec.title} · sha256 {bundle.contract.sha256[:12]} · "
+        f"{len(runs)} episodes · a scenario asks for {threshold:.0%}"
+    )
+    content = {
+        "duration": max(len(truths) / rate_hz, 1.0),
+        "sections": [asdict(section) for section in sections if section is not None],
+    }
+    write_page(path, f"Gate: {bundle.contract.name}", about, content)
+
+
+def worst_run(rows: Sequence[Row], runs: Sequence[tuple[Task, Episode]]) -> tuple[Task, Episode]:
+    """Where the least succeeds: the run that fell first, or that missed its speed most."""
+    least = min(rows, key=lambda row: row.rate)
+
+    def badness(run: tuple[Task, Episode]) -> tuple[bool, bool, float]:
+        (engine, scenario, _), episode = run
+        here = (scenario.name, engine) == (least.scenario, least.engine)
+        error = max(episode.figures.error) if episode.figures else 0.0
+        soon = -episode.ended_s if episode.ended_s is not None else 0.0
+        return here and not episode.success, here, soon if episode.fell else error - 1000
+
+    return max(runs, key=badness)
+
+
+def _name(row: Row) -> str:
+    return f"{row.scenario} · {row.engine}"
+
+
+def _success(rows: Sequence[Row], threshold: float) -> Section:
+    shown = [
+        Bar(
+            _name(row),
+            row.rate,
+            f"{row.successes}/{row.runs}  {row.why}",
+            row.passes(threshold),
+            row.interval,
+        )
+        for row in rows
+    ]
+    passed = sum(row.passes(threshold) for row in rows)
+    text = f"{passed} of {len(rows)} pass. Whiskers: 95 % interval; dashed: what is asked for."
+    return Section("Success", text, bars=[bars("share of the runs", shown, 1.0, threshold)])
+
+
+def _flags(rows: Sequence[Row]) -> Section | None:
+    said: list[list[Cell]] = [[_name(row), flag] for row in rows for flag in row.flags]
+    return Section("Red flags", "", [table(("where", "what"), said)]) if said else None
+
+
+def _figures(rows: Sequence[Row]) -> Section:
+    content: list[list[Cell]] = []
+    for row in rows:
+        if row.error is None or row.velocity is None:
+            content.append([_name(row), *["-"] * 10])
+            continue
+        figures = (row.cost_of_transport, row.smoothness, row.slip, row.lift)
+        known = [float("nan") if value is None else value for value in figures]
+        content.append([_name(row), *row.velocity, *row.error, *known])
+    head = [f"{axis}, {unit}" for axis, unit in zip(AXES, UNITS, strict=True)]
+    head += [f"error {axis}" for axis in AXES]
+    head += ["cost of transport", "smoothness, rad", "slip, m/m", "foot lift, m"]
+    shown = [
+        Bar(_name(row), row.error[axis], f"{row.error[axis]:.3f}")
+        for axis in range(1)
+        for row in rows
+        if row.error is not None
+    ]
+    most = max((bar.value for bar in shown), default=1.0) or 1.0
+    return Section(
+        "Tracking and gait",
+        "Medians over the trials.",
+        [table(["", *head], content)],
+        bars=[bars("forward speed: mean error, m/s", shown, most)],
+    )
+
+
+def _peaks(rows: Sequence[Row], bundle: Bundle) -> Section:
+    tiers = bundle.spec.temperature
+    torque = [
+        Bar(_name(row), row.torque, f"{row.torque:.0%}", row.torque < 1)
+        for row in rows
+        if row.torque is not None
+    ]
+    heat = [
+        Bar(_name(row), row.temperature, f"{row.temperature:.0f} °C", row.temperature < tiers.sit)
+        for row in rows
+        if row.temperature is not None
+    ]
+    return Section(
+        "Peaks",
+        "The worst of all trials.",
+        bars=[
+            bars("torque, share of the joint's limit", torque, 1.0),
+            bars("motor temperature; dashed: torque is reduced", heat, tiers.stop, tiers.derate),
+        ],
+    )
+
+
+def _limits(rows: Sequence[Row]) -> Section | None:
+    acted: list[list[Cell]] = [
+        [_name(row), kind, 100 * share] for row in rows for kind, share in row.limits.items()
+    ]
+    head = ("where", "limit", "acted, % of ticks")
+    return Section("Limits that acted", "", [table(head, acted)]) if acted else None
+
+
+def _failures(episodes: Sequence[Episode]) -> Section | None:
+    failed: list[list[Cell]] = [
+        [
+            episode.scenario,
+            str(episode.trial),
+            "-" if episode.ended_s is None else episode.ended_s,
+            episode.reason,
+        ]
+        for episode in episodes
+        if not episode.success
+    ]
+    if not failed:
+        return None
+    text = f"{len(failed)} of {len(episodes)} runs" + (
+        f"; the first {FAILURES_SHOWN} are shown." if len(failed) > FAILURES_SHOWN else "."
+    )
+    head = ("scenario", "trial", "ended, s", "why")
+    return Section("Failures", text, [table(head, failed[:FAILURES_SHOWN])])
+
+
+def _worst(bundle: Bundle, task: Task, episode: Episode, truths: Sequence[Truth]) -> Section | None:
+    engine, scenario, trial = task
+    if not truths:
+        return None
+    seconds = np.arange(len(truths)) * SEEN_EVERY / bundle.spec.wire.rate_hz
+    velocity = np.array([heading_velocity(truth) for truth in truths])
+    plots = [
+        lines(axis, unit, [Line("reached", seconds, velocity[:, i])])
+        for i, (axis, unit) in enumerate(zip(AXES, UNITS, strict=True))
+    ]
+    said = episode.reason or "it succeeded, as did all others"
+    text = f"{scenario.name}, trial {trial}, in {engine}: {said}."
+    try:
+        film = _film(bundle, scenario, trial, truths)
+    except Refusal as refusal:
+        film, text = "", f"{text} No film: {refusal}"
+    return Section("The worst run", text, plots=plots, columns=3, video=film)
+
+
+def _film(bundle: Bundle, scenario: Scenario, trial: int, truths: Sequence[Truth]) -> str:
+    """The last seconds as a data URI; drawn by MuJoCo whichever engine it was."""
+    rate_hz = bundle.spec.wire.rate_hz / SEEN_EVERY
+    kept = truths[-round(VIDEO_S * rate_hz) :: max(1, round(rate_hz / VIDEO_FPS))]
+    poses = [np.concatenate((t.position, t.quaternion, t.joint_position)) for t in kept]
+    model = TwinRobot(bundle.spec, scenario.conditions(bundle.spec, trial).floor).model
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "worst.mp4"
+        write_video(path, model, poses, VIDEO_FPS, VIDEO_SIZE)
+        return "data:video/mp4;base64," + base64.b64encode(path.read_bytes()).decode("ascii")

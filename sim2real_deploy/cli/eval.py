@@ -1,0 +1,130 @@
+"""`sim2real eval`: the gate that a policy passes before it may walk a robot."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sim2real_deploy.cli import app
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sim2real_deploy.evaluation.gate import Row
+    from sim2real_deploy.evaluation.running import Results, Task
+    from sim2real_deploy.policy.bundle import Bundle
+
+
+@app.command("eval")
+def eval_(
+    policy: Annotated[str, typer.Argument(help="A name in policies/, or a bundle's folder.")],
+    robot: Annotated[str, typer.Option(help="A name in config/robots.")] = "go2",
+    scenarios: Annotated[str, typer.Option(help="Names, with commas; else all.")] = "",
+    stage: Annotated[str, typer.Option(help="Only what this stage needs, e.g. indoor.")] = "",
+    trials: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 20,
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="Share that must succeed.")] = 0.85,
+    engine: Annotated[str, typer.Option(help="Physics: mujoco or drake.")] = "mujoco",
+    compare: Annotated[bool, typer.Option("--compare", help="In both, side by side.")] = False,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: all cores.")] = 0,
+    ray: Annotated[str, typer.Option(help="On a Ray cluster: its address, or `local`.")] = "",
+    results: Annotated[Path | None, typer.Option(help="File of episodes, one a line.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what is done there.")] = False,
+    json: Annotated[Path | None, typer.Option(help="Write figures and checks here.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a report here.")] = None,
+    store: Annotated[bool, typer.Option("--store", help="Keep the result in the bundle.")] = False,
+) -> None:
+    """Walk a policy through every scenario, many times each; judge, warn, keep the result."""
+    from sim2real_deploy.twin.headless import choose_renderer
+
+    choose_renderer()
+
+    from sim2real_deploy import checks
+    from sim2real_deploy.evaluation import gate
+    from sim2real_deploy.evaluation.engines import FIRST, SECOND
+    from sim2real_deploy.evaluation.gate_store import store_rows
+    from sim2real_deploy.evaluation.running import Results
+    from sim2real_deploy.evaluation.scenarios import load_scenarios, needed_for
+    from sim2real_deploy.policy.bundle import load_bundle
+    from sim2real_deploy.robots import load_robot
+
+    bundle = load_bundle(policy, load_robot(robot))
+    chosen = load_scenarios([name for name in scenarios.split(",") if name])
+    chosen = needed_for(stage, chosen) if stage else chosen
+    engines = (FIRST, SECOND) if compare else (engine,)
+    path = results or Path("runs") / "gate" / f"{bundle.contract.name}.jsonl"
+    if not resume:
+        path.unlink(missing_ok=True)
+    done = Results(path, bundle)
+    tasks = [(e, s, trial) for e in engines for s in chosen for trial in range(trials)]
+    _run(bundle, done, done.missing(tasks), len(tasks), workers or os.cpu_count() or 1, ray)
+    rows = [
+        gate.summarise(s, e, done.of((e, s, trial) for trial in range(trials)), threshold)
+        for s in chosen
+        for e in engines
+    ]
+    _show(bundle, rows, threshold)
+    judged = gate.judge(rows, threshold)
+    episodes = done.of(tasks)
+    if json:
+        checks.write_json(json, "eval", judged, gate.as_json(bundle, rows, episodes, threshold))
+    if html:
+        from sim2real_deploy.analysis.gate_report import write_gate_report
+
+        write_gate_report(html, bundle, rows, list(zip(tasks, episodes, strict=True)), threshold)
+        typer.echo(f"report: {html}")
+    if store:
+        typer.echo(f"stored: {store_rows(bundle, rows, threshold)}")
+    raise typer.Exit(checks.exit_code(judged))
+
+
+def _run(
+    bundle: "Bundle", done: "Results", todo: "list[Task]", total: int, workers: int, ray: str
+) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from sim2real_deploy.evaluation.running import run_here, run_on_ray
+
+    console = Console(stderr=True)
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("episodes", total=total, completed=total - len(todo))
+        failed = 0
+        running = run_on_ray(bundle, todo, ray) if ray else run_here(bundle, todo, workers)
+        for task, episode in running:
+            done.add(task, episode)
+            failed += not episode.success
+            progress.update(bar, advance=1, description=f"episodes, {failed} failed")
+
+
+def _show(bundle: "Bundle", rows: "Sequence[Row]", threshold: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    engines = list(dict.fromkeys(row.engine for row in rows))
+    table = Table(title=f"{bundle.contract.name} on {bundle.spec.title}", title_justify="left")
+    table.add_column("scenario", no_wrap=True)
+    for engine in engines:
+        table.add_column(f"in {engine}", no_wrap=True)
+        table.add_column("error vx vy wz", no_wrap=True)
+    table.add_column("torque, heat" if len(engines) == 1 else "", no_wrap=True)
+    for first in range(0, len(rows), len(engines)):
+        group = rows[first : first + len(engines)]
+        cells = [group[0].scenario]
+        for row in group:
+            low, high = row.interval
+            colour = "green" if row.passes(threshold) else "bold red"
+            range_ = f"{low:.0%}-{high:.0%}"
+            cells.append(f"[{colour}]{row.successes:>2}/{row.runs}[/{colour}] {range_:>9}")
+            cells.append(" ".join(f"{value:.2f}" for value in row.error or ()))
+        if len(engines) == 1 and row.torque is not None:
+            cells.append(f"{row.torque:4.0%}, {row.temperature:.0f} C")
+        table.add_row(*cells)
+    console = Console()
+    console.print(table)
+    for row in rows:
+        for flag in row.flags:
+            console.print(
+                f"[yellow]{row.scenario}[/yellow] ({row.engine}): {flag}", highlight=False
+            )

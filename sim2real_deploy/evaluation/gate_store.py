@@ -1,0 +1,35 @@
+"""The gate's verdict into the bundle, where a launch on a real robot looks for it."""
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from sim2real_deploy import __version__, paths
+from sim2real_deploy.evaluation.gate import Row
+from sim2real_deploy.policy.bundle import Bundle
+from sim2real_deploy.policy.gate_record import GateRecord, GateRow, save_record, scenario_content
+
+
+def store_rows(bundle: Bundle, rows: Sequence[Row], threshold: float) -> Path:
+    folder = paths.config_file("scenarios")
+    record = GateRecord(
+        policy=bundle.contract.name,
+        sha256=bundle.contract.sha256,
+        robot=bundle.spec.name,
+        version=__version__,
+        made=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S}",
+        threshold=threshold,
+        rows=tuple(
+            GateRow(
+                scenario=row.scenario,
+                content=scenario_content(folder / f"{row.scenario}.yaml")[1],
+                engine=row.engine,
+                runs=row.runs,
+                successes=row.successes,
+                interval=row.interval,
+                flags=row.flags,
+            )
+            for row in rows
+        ),
+    )
+    return save_record(bundle.folder, record)

@@ -1,0 +1,86 @@
+"""What the gate said of a policy, kept in its bundle: policies/<name>/gate.json.
+
+It names the network by its sha256 and carries a digest of itself: a result edited by hand, or one
+that belongs to another network, is none. This guards against mistakes, not against forgery.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from sim2real_deploy import configfile
+from sim2real_deploy.configfile import Strict
+from sim2real_deploy.errors import Refusal
+
+FILE = "gate.json"
+WORDS = ("why", "if_failed")  # of a scenario's file: for people, without effect
+
+
+class GateRow(Strict):
+    """One scenario in one engine."""
+
+    scenario: str
+    content: str  # digest of the scenario's file
+    engine: str
+    runs: int = Field(gt=0)
+    successes: int = Field(ge=0)
+    interval: tuple[float, float]  # of the success rate, 95 %
+    flags: tuple[str, ...]
+
+    @property
+    def rate(self) -> float:
+        return self.successes / self.runs
+
+
+class GateRecord(Strict):
+    format: Literal[1] = 1
+    policy: str
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")  # of policy.onnx
+    robot: str
+    version: str  # of this package
+    made: str  # when, UTC
+    threshold: float = Field(ge=0, le=1)
+    rows: tuple[GateRow, ...]
+
+    def failed(self) -> list[str]:
+        return [row.scenario for row in self.rows if row.rate < self.threshold]
+
+    def digest(self) -> str:
+        content = self.model_dump(mode="json")
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def save_record(folder: Path, record: GateRecord) -> Path:
+    path = folder / FILE
+    content = {**record.model_dump(mode="json"), "digest": record.digest()}
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def load_record(folder: Path, sha256: str) -> GateRecord:
+    """The stored result, or a Refusal that says why it does not count for this network."""
+    path = folder / FILE
+    if not path.is_file():
+        raise Refusal(f"{folder.name} was never through the gate: there is no {path}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        digest = content.pop("digest")
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise Refusal(f"{path}: not a result of the gate: {error}") from None
+    record = configfile.parse(content, GateRecord, str(path))
+    if digest != record.digest():
+        raise Refusal(f"{path}: was changed after it was written, so it says nothing any more")
+    if record.sha256 != sha256:
+        raise Refusal(f"{path}: is the result of another network ({record.sha256[:12]}...)")
+    return record
+
+
+def scenario_content(path: Path) -> tuple[str, str]:
+    """Of a scenario's file: the stage that it is needed from, and a digest of what it asks for."""
+    content: dict[str, Any] = dict(configfile.read_yaml(path))
+    kept = {key: value for key, value in content.items() if key not in WORDS}
+    digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+    return str(content.get("needed_from", "")), digest
