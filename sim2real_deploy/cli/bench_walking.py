@@ -1,4 +1,4 @@
-"""`sim2real evaluate`: a policy in the imperfect twin, judged."""
+"""`sim2real bench walking`: a policy in the imperfect twin, command by command."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from sim2real_deploy.cli import app
+from sim2real_deploy.cli import bench
 
 
-@app.command("evaluate")
-def evaluate_command(
+@bench.command("walking")
+def walking_command(
     policy: Annotated[str, typer.Argument(help="A name in policies/, or a bundle's folder.")],
     robot: Annotated[str, typer.Option(help="A name in config/robots.")] = "go2",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each trial.")] = 20,
@@ -18,7 +18,7 @@ def evaluate_command(
     json: Annotated[Path | None, typer.Option(help="Write figures and checks here.")] = None,
     table: Annotated[Path | None, typer.Option(help="Write a Markdown table here.")] = None,
 ) -> None:
-    """Walk every command, pushed and under worse conditions, over many seeds; judge the result."""
+    """Every command, pushes and worse conditions in the imperfect twin, over many seeds."""
     from rich.progress import track
 
     from sim2real_deploy import checks
@@ -32,7 +32,7 @@ def evaluate_command(
     checks.print_table(f"{folder.name}, {seeds} seeds", judged)
     if json:
         named = [{**asdict(row), "trial": row.trial.name} for row in rows]
-        checks.write_json(json, "evaluate", judged, {"rows": named})
+        checks.write_json(json, "bench walking", judged, {"rows": named})
     if table:
         table.write_text(walking.markdown(rows), encoding="utf-8")
     raise typer.Exit(checks.exit_code(judged))
