@@ -31,6 +31,7 @@ OPERATOR = "fault_operator"
 WALK = (0.4, 0.0, 0.0)
 STEP_S = 60.0  # patience with a process to start
 RECOVERY_S = 60.0  # with a robot to walk again
+ALERTS = {"recorder_gone", "disk_low", "stranger"}  # they outlive their cause by a second or two
 FALLEN_RAD = 0.4
 # This process is preferred for the twin's sake; those it starts must come to it by themselves.
 ORDINARY = ("chrt", "--other", "0") if shutil.which("chrt") else ()
@@ -166,8 +167,12 @@ class Stack:
         self.until("all processes run", self._all_run)
         self.ask(velocity=WALK)
         self.until("walking", self._walk_again, RECOVERY_S)
+        self.until("no alert", lambda: not ALERTS & self._active())
         time.sleep(0.6)
         self.ask(forget=True)
+
+    def _active(self) -> set[str]:
+        return set(self.ask(view=True)["safety"]["events"].split(", "))
 
     def _all_run(self) -> bool:
         for name in self._commands:

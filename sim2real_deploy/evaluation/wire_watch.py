@@ -16,7 +16,7 @@ from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.messages import FAMILIES
 
 REMEMBERED = 30_000  # a minute at 500 Hz
-LASTING_NS = 40_000_000  # of damping, for it to count
+LASTING_NS = 25_000_000  # of damping, for it to count
 
 
 @dataclass(frozen=True, slots=True)
