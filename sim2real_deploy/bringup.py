@@ -54,6 +54,8 @@ GO2_WALK = (
     DOMAIN,
     Argument("policy", "go2_walk", "Policy bundle: a name in policies/, or a folder."),
     Argument("stage", "tether", "How far it may go: a stage in config/stages.yaml."),
+    Argument("last_run", "", "Real, stages rise: the run one stage below; else found in runs."),
+    Argument("ungated", "", "Real, no passing gate: say 'I accept an untested policy'."),
     Argument("record", "true", "Record everything into a bag.", YES_NO),
     DASHBOARD,
     Argument("runs", "runs", "Folder that each run's bag and reports go into."),
@@ -100,12 +102,14 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
             "robot:=real needs interface:=NAME, the network interface that the robot is plugged "
             "into (`ip -brief address` lists them; the robot is 192.168.123.161)"
         )
+    if real:
+        _check_clearance(values)
     wire = _wire(values)
     stage, policy, runs = ({name: values[name]} for name in ("stage", "policy", "runs"))
     processes = [] if real else [_twin(values)]
     if values["record"] == "true":
         label = {"label": Path(values["policy"]).name}
-        recorder = {**wire, **stage, **policy, **runs, **label}
+        recorder = {**wire, **stage, **policy, **runs, **label, "real": real}
         processes.append(Process("recorder", recorder, respawn=True))
     processes.append(Process("safety_supervisor", {**wire, **stage, **runs}, essential=True))
     processes.append(Process("control", {**wire, **stage, **policy}, essential=True))
@@ -135,6 +139,18 @@ def replay(values: Mapping[str, str]) -> tuple[Process, ...]:
 
 def twin_alone(values: Mapping[str, str]) -> tuple[Process, ...]:
     return (_twin(values),)
+
+
+def _check_clearance(values: Mapping[str, str]) -> None:
+    from sim2real_deploy.clearance import check_clearance
+
+    check_clearance(
+        values["policy"],
+        values["stage"],
+        Path(values["runs"]),
+        values["last_run"],
+        values["ungated"],
+    )
 
 
 def _wire(values: Mapping[str, str]) -> dict[str, Value]:

@@ -36,6 +36,7 @@ PARAMETERS = (
     Parameter("runs", "runs", "Folder that the runs are written into."),
     Parameter("label", "run", "Ends the run's name, after its time."),
     Parameter("stage", "", "Deployment stage, written into the bag."),
+    Parameter("real", False, "A real robot and not the twin: written into the bag."),
     Parameter("policy", "", "Policy bundle, by name or folder, copied into the bag."),
     Parameter("quota_gb", 20.0, "Oldest unpinned runs go beyond this.", (0.1, 10_000.0)),
     Parameter("min_free_mb", 500, "Recording stops with less free on the disk.", (0, 1_000_000)),
@@ -99,6 +100,7 @@ class Recorder(Node):
         information = {
             "robot": robot.name,
             "stage": values["stage"],
+            "real": str(values["real"]).lower(),
             "namespace": self.get_namespace(),
             "interface": values["interface"],
             "domain": str(values["domain"]),
