@@ -11,13 +11,20 @@ from typing import Any
 import mujoco
 import numpy as np
 import numpy.typing as npt
+from pydrake.common import MemoryFile
 from pydrake.geometry import (
+    AddCompliantHydroelasticProperties,
+    AddContactMaterial,
+    AddRigidHydroelasticProperties,
     Box,
     Capsule,
     CollisionFilterDeclaration,
     Cylinder,
     GeometrySet,
     HalfSpace,
+    InMemoryMesh,
+    Mesh,
+    ProximityProperties,
     Sphere,
 )
 from pydrake.math import RigidTransform, RotationMatrix
@@ -37,13 +44,9 @@ logging.getLogger("drake").setLevel(logging.ERROR)  # it warns of what a plane c
 Places = npt.NDArray[np.intp]
 
 _GEOM, _JOINT = mujoco.mjtGeom, mujoco.mjtJoint
-_SHAPES: dict[int, Callable[[Any], Any]] = {  # from MuJoCo's half sizes
-    _GEOM.mjGEOM_PLANE: lambda size: HalfSpace(),
-    _GEOM.mjGEOM_SPHERE: lambda size: Sphere(size[0]),
-    _GEOM.mjGEOM_BOX: lambda size: Box(*(2 * size)),
-    _GEOM.mjGEOM_CAPSULE: lambda size: Capsule(size[0], 2 * size[1]),
-    _GEOM.mjGEOM_CYLINDER: lambda size: Cylinder(size[0], 2 * size[1]),
-}
+_ROUND = 0.012  # m, edge of the facets that a round shape is made of where it meets in an area
+_STIFF = 1e7  # Pa: a foot gives by a millimetre
+_COARSER = 2  # a rough floor has every second point, to be made in a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class DrakeModel:
 
 
 def build(model: Any) -> DrakeModel:
-    """Contact by one point a pair of shapes, with the floor's friction everywhere.
+    """With the floor's friction everywhere.
 
     Joint damping, dry friction and motors are not told: they are forces from outside.
     """
@@ -66,7 +69,7 @@ def build(model: Any) -> DrakeModel:
     plant, scene = AddMultibodyPlant(
         MultibodyPlantConfig(
             time_step=model.opt.timestep,
-            contact_model="point",
+            contact_model="hydroelastic_with_fallback",
             discrete_contact_approximation="lagged",
             use_sampled_output_ports=False,
         ),
@@ -133,17 +136,59 @@ def _attach(model: Any, plant: Any, bodies: dict[int, Any], body: int) -> list[A
 
 
 def _add_geoms(model: Any, plant: Any, bodies: dict[int, Any]) -> dict[Any, int]:
-    floor = model.geom_bodyid == 0
-    friction = CoulombFriction(*[model.geom_friction[floor, 0][0]] * 2)
+    """A round shape meets another in one point, as long as the floor is not rough; a box, and
+    everything on a rough floor, in an area of pressure."""
+    colliding = np.flatnonzero(model.geom_contype | model.geom_conaffinity).tolist()
+    floor = [geom for geom in colliding if model.geom_bodyid[geom] == 0]
+    rough = _GEOM.mjGEOM_HFIELD in model.geom_type[floor]
+    friction = CoulombFriction(*[model.geom_friction[floor[0], 0]] * 2)
     geoms = {}
-    for geom in np.flatnonzero(model.geom_contype | model.geom_conaffinity).tolist():
-        kind, name = _GEOM(model.geom_type[geom]), model.geom(geom).name
-        if kind not in _SHAPES:
-            raise Refusal(f"geom '{name}': Drake's point contact knows no {kind.name[7:].lower()}")
-        body, shape = bodies[model.geom_bodyid[geom]], _SHAPES[kind](model.geom_size[geom])
+    for geom in colliding:
+        material = ProximityProperties()
+        AddContactMaterial(material, friction=friction)
+        if geom in floor:
+            AddRigidHydroelasticProperties(_ROUND, material)
+        elif rough or model.geom_type[geom] == _GEOM.mjGEOM_BOX:
+            AddCompliantHydroelasticProperties(_ROUND, _STIFF, material)
+        body, name = bodies[model.geom_bodyid[geom]], model.geom(geom).name
         place = RigidTransform(_rotation(model.geom_quat[geom]), model.geom_pos[geom])
-        geoms[plant.RegisterCollisionGeometry(body, place, shape, name, friction)] = geom
+        shape = _shape(model, geom)
+        geoms[plant.RegisterCollisionGeometry(body, place, shape, name, material)] = geom
     return geoms
+
+
+def _shape(model: Any, geom: int) -> Any:
+    kind, half = _GEOM(model.geom_type[geom]), model.geom_size[geom]
+    shapes: dict[Any, Callable[[], Any]] = {
+        _GEOM.mjGEOM_PLANE: HalfSpace,
+        _GEOM.mjGEOM_SPHERE: lambda: Sphere(half[0]),
+        _GEOM.mjGEOM_BOX: lambda: Box(*(2 * half)),
+        _GEOM.mjGEOM_CAPSULE: lambda: Capsule(half[0], 2 * half[1]),
+        _GEOM.mjGEOM_CYLINDER: lambda: Cylinder(half[0], 2 * half[1]),
+        _GEOM.mjGEOM_HFIELD: lambda: _landscape(model, model.geom_dataid[geom]),
+    }
+    if kind not in shapes:
+        name = model.geom(geom).name
+        raise Refusal(f"geom '{name}': Drake is not told of shape {kind.name[7:].lower()}")
+    return shapes[kind]()
+
+
+def _landscape(model: Any, field: int) -> Any:
+    """A height field as a mesh of triangles, facing up."""
+    rows, columns = int(model.hfield_nrow[field]), int(model.hfield_ncol[field])
+    width, depth, height, _ = model.hfield_size[field]
+    start = model.hfield_adr[field]
+    levels = model.hfield_data[start : start + rows * columns].reshape(rows, columns)
+    x, y = np.linspace(-width, width, columns), np.linspace(-depth, depth, rows)
+    grid = np.stack((*np.meshgrid(x, y), height * levels), axis=-1)[::_COARSER, ::_COARSER]
+    number = 1 + np.arange(grid.shape[0] * grid.shape[1]).reshape(grid.shape[:2])
+    near, right = number[:-1, :-1], number[:-1, 1:]
+    left, far = number[1:, :-1], number[1:, 1:]
+    faces = np.stack((near, right, far, near, far, left), axis=-1).reshape(-1, 3)
+    points = [f"v {px:.6f} {py:.6f} {pz:.6f}" for px, py, pz in grid.reshape(-1, 3).tolist()]
+    triangles = [f"f {a} {b} {c}" for a, b, c in faces.tolist()]
+    text = "\n".join((*points, *triangles))
+    return Mesh(InMemoryMesh(mesh_file=MemoryFile(text, ".obj", "landscape")))
 
 
 def _exclude(model: Any, filters: Any, geoms: dict[Any, int]) -> None:

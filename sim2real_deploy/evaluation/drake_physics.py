@@ -4,10 +4,11 @@ In every time step Drake solves for the velocities at its end: multibody dynamic
 and contact by a convex solver that shares neither its equations nor its code with MuJoCo's. What
 else the robot is made of stays the twin's own: motors, gears, boards, sensors, battery, faults.
 
-Not as in MuJoCo: two shapes meet in one point, dry friction fades where a joint is almost at
-rest, a rope gives a little, and there are no rough floors.
+Not as in MuJoCo: round shapes meet in one point and boxes in an area, dry friction fades where a
+joint is almost at rest, a rope gives a little, and a rough floor is coarser.
 """
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import mujoco
@@ -93,12 +94,22 @@ class DrakePhysics:
         return force
 
     def _feel_feet(self) -> None:
+        """What a foot measures is the force along the normal of its contact."""
         readings, feet, geoms = self._data.sensordata, self._foot_sensors, self._drake.geoms
         readings[list(feet.values())] = 0.0
+        for first, second, force in self._normal_forces():
+            for geom in (geoms[first], geoms[second]):
+                if geom in feet:
+                    readings[feet[geom]] += force
+
+    def _normal_forces(self) -> Iterator[tuple[Any, Any, float]]:
+        """Of the last step's contacts, with the two shapes that meet."""
         results = self._contacts.Eval(self._plant_context)
         for number in range(results.num_point_pair_contacts()):
             contact = results.point_pair_contact_info(number)
             pair = contact.point_pair()
-            for geom in (geoms[pair.id_A], geoms[pair.id_B]):
-                if geom in feet:
-                    readings[feet[geom]] += abs(contact.contact_force() @ pair.nhat_BA_W)
+            yield pair.id_A, pair.id_B, abs(contact.contact_force() @ pair.nhat_BA_W)
+        for number in range(results.num_hydroelastic_contacts()):
+            contact = results.hydroelastic_contact_info(number)
+            area, force = contact.contact_surface(), contact.F_Ac_W().translational()
+            yield area.id_M(), area.id_N(), abs(force @ area.face_normal(0))
