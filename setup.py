@@ -52,6 +52,7 @@ setup(
         "sim": ["mujoco", "imageio[ffmpeg]"],
         "dashboard": ["viser", "mujoco"],
         "analysis": ["pyarrow"],  # export to Parquet
+        "drake": ["drake"],  # the second engine; 42 MB, never on the robot
         "ray": ["ray"],  # the gate on a cluster
         "train": ["torch==2.13.0", "onnx", "matplotlib"],
         "dev": [
@@ -63,6 +64,7 @@ setup(
             "mypy",
             "types-PyYAML",
             "onnx",
+            'drake; platform_machine == "x86_64"',
             "ray",
             "viser",
             *BAG_CHECKS,

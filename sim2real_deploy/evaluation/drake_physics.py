@@ -30,7 +30,6 @@ class DrakePhysics:
     def __init__(self, model: Any, data: Any) -> None:
         self._model, self._data = model, data
         model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP)
-        model.tendon_lengthspring[:] = model.tendon_range
         self._base = base = int(model.jnt_bodyid[0])
         self._turn = data.xmat[base].reshape(3, 3)  # from the base's axes to the world's
         self._push = data.xfrc_applied[base]
@@ -57,6 +56,7 @@ class DrakePhysics:
     def _tell_changes(self) -> None:
         """A load on the trunk and a slippery floor are another model to Drake; ropes come off."""
         model = self._model
+        model.tendon_lengthspring[:] = model.tendon_range
         model.tendon_stiffness[:] = _ROPE * model.tendon_limited
         facts = model.body_mass.tobytes() + model.geom_friction.tobytes()
         if facts == self._told:
