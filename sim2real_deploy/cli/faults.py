@@ -5,10 +5,14 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from sim2real_deploy.cli import app
+
+if TYPE_CHECKING:
+    from sim2real_deploy.evaluation.cable import Cable
 
 DISK_BYTES = 3_000_000_000  # memory, used only as the bag grows
 
@@ -27,6 +31,7 @@ def faults(
     from sim2real_deploy.cli.up import free_domain
     from sim2real_deploy.control.realtime import calm_interpreter, prefer_this_process
     from sim2real_deploy.errors import Refusal
+    from sim2real_deploy.evaluation.cable import Cable, can_be_laid
     from sim2real_deploy.evaluation.fault_cases import Case, cases
     from sim2real_deploy.evaluation.fault_stack import Stack
     from sim2real_deploy.evaluation.faults import Result, run_campaign
@@ -37,13 +42,16 @@ def faults(
     folder = Path(tempfile.mkdtemp(prefix="sim2real-faults-"))
     small_disk = _mount_small_disk(folder / "runs")
     results: list[Result] = []
-    stack = Stack(folder, domain, domain + 100, _commands(folder, domain, policy))
+    cable = Cable() if can_be_laid() else None
+    stack = Stack(folder, domain, domain + 100, _commands(folder, domain, policy, cable), cable)
     try:
         calm_interpreter()
         chosen = [case for case in cases(stack) if only in case.name]
         if not small_disk:
             typer.echo("not root: a full disk cannot be made, that fault is left out")
             chosen = [case for case in chosen if case.name != "disk full"]
+        if cable is None:
+            typer.echo("not root, or no `ip`: no cable can be pulled, that fault is left out")
         if not chosen:
             names = ", ".join(case.name for case in cases(stack))
             raise Refusal(f"no fault's name holds '{only}'; there are: {names}")
@@ -62,6 +70,8 @@ def faults(
         typer.echo("interrupted: what follows is not the whole campaign")
     finally:
         stack.close()
+        if cable is not None:
+            cable.close()
         if small_disk:
             subprocess.run(["umount", str(folder / "runs")], check=False)
         shutil.rmtree(folder, ignore_errors=True)
@@ -91,7 +101,9 @@ def _mount_small_disk(folder: Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def _commands(folder: Path, domain: int, policy: str) -> dict[str, list[str]]:
+def _commands(
+    folder: Path, domain: int, policy: str, cable: "Cable | None"
+) -> dict[str, list[str]]:
     """The graph of a bring-up, the twin left out: the campaign has it under its own hand."""
     from sim2real_deploy.bringup import GO2_WALK, Process, go2_walk, resolve
     from sim2real_deploy.evaluation.faulty_policy import write_faulty_policy
@@ -101,7 +113,8 @@ def _commands(folder: Path, domain: int, policy: str) -> dict[str, list[str]]:
 
     faulty = folder / "policy"
     write_faulty_policy(load_bundle(policy, load_robot("go2")), faulty)
-    given = {"policy": str(faulty), "stage": "indoor", "domain": str(domain)}
+    given = {"policy": str(faulty), "stage": "indoor", "domain": str(domain), "dashboard": "true"}
+    given["interface"] = cable.far_interface if cable else "lo"
     given["runs"] = str(folder / "runs")
     graph = [process for process in go2_walk(resolve(GO2_WALK, given)) if process.name != "twin"]
     graph.append(Process("fault_operator"))

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from sim2real_deploy.evaluation.fault_stack import INTERFACE, Stack
+from sim2real_deploy.evaluation.fault_stack import Stack
 from sim2real_deploy.robots import RobotState
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.faults import Fault
@@ -29,6 +29,7 @@ Outcome = Literal["damping", "sits", "walks", "stands"]
 JOINT = "FR_calf_joint"
 KEPT_BYTES = 1_000_000  # of a full disk
 CHUNK_BYTES = 16_000_000
+UNPLUGGED_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def send_nan_state(stack: Stack) -> int:
     q = state.q.copy()
     q[3] = np.nan
     broken = replace(state, q=q, tick=state.tick + 1)
-    participant = Participant(stack.domain, INTERFACE, "broken board")
+    participant = Participant(stack.domain, stack.interface, "broken board")
     family = FAMILIES[stack.robot.wire.family]
     writer = participant.writer(LOW_STATE, family.state.type_name)
     sample = StateEncoder(stack.robot).encode(broken)
@@ -147,10 +148,20 @@ def _first(stack: Stack, since_ns: int, condition: Callable[[RobotState], bool])
     return since_ns
 
 
+def pull_cable(stack: Stack) -> int:
+    """And put it back: nobody is there to hear of damping before."""
+    assert stack.cable is not None
+    now_ns = time.monotonic_ns()
+    stack.cable.pull()
+    time.sleep(UNPLUGGED_S)
+    stack.cable.plug_in()
+    return now_ns
+
+
 def intrude(stack: Stack) -> int:
     """Another program opens rt/lowcmd; it need not even write."""
     now_ns = time.monotonic_ns()
-    participant = Participant(stack.domain, INTERFACE, "intruder")
+    participant = Participant(stack.domain, stack.interface, "intruder")
     writer = participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command.type_name)
     time.sleep(0.5)
     participant.close()
@@ -160,7 +171,7 @@ def intrude(stack: Stack) -> int:
 
 def refuse_start(stack: Stack) -> int:
     """Another program has rt/lowcmd open when the robot is to stand up: it must not."""
-    participant = Participant(stack.domain, INTERFACE, "intruder")
+    participant = Participant(stack.domain, stack.interface, "intruder")
     writer = participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command.type_name)
     stack.call("safety/estop")
     stack.until("damping", lambda: stack.mode == "damping")
@@ -187,7 +198,7 @@ def fill_disk(stack: Stack) -> int:
 
 
 def select_sport_mode(stack: Stack) -> int:
-    participant = Participant(stack.domain, INTERFACE, "app")
+    participant = Participant(stack.domain, stack.interface, "app")
     switcher = MotionSwitcher(participant)
     switcher.check()
     now_ns = time.monotonic_ns()
@@ -204,7 +215,9 @@ def cases(stack: Stack) -> tuple[Case, ...]:
     hot = Fault(target="temperature", word="wrong", joint=JOINT, amount=62.0)
     warm = Fault(target="temperature", word="wrong", joint=JOINT, amount=54.0)
     hundred = called(*["safety/estop"] * 100)
+    cable = Case("cable pulled", pull_cable, "damping", 1000 * UNPLUGGED_S + 200, ("state_silent",))
     return (
+        *((cable,) if stack.cable else ()),
         Case("estop called", called("safety/estop"), "damping", 20, ("estop_called",)),
         Case("estop called 100 times at once", hundred, "damping", 20, ("estop_called",)),
         Case("estop during a reset", called("safety/reset", "safety/estop"), "damping", 20,
@@ -257,6 +270,7 @@ def cases(stack: Stack) -> tuple[Case, ...]:
              ("recorder_gone",)),
         Case("recorder stopped", killed("recorder", signal.SIGSTOP), "walks", 6000,
              ("recorder_gone",)),
+        Case("dashboard killed", killed("dashboard", signal.SIGKILL), "walks", 6000),
         Case("disk full", fill_disk, "walks", 6000, ("disk_low",)),
         Case("velocity command of NaN", steered(None, None, None), "stands", 3000),
         Case("velocity command silent", steered(), "stands", 3000, ("command_silent",)),

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.evaluation.cable import Cable
 from sim2real_deploy.evaluation.wire_watch import WireWatch
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.twin.config import load_imperfections
@@ -26,7 +27,7 @@ from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire.remote import Remote
 
 Commands = Mapping[str, Sequence[str]]
-INTERFACE = "lo"
+LOOPBACK = "lo"
 OPERATOR = "fault_operator"
 WALK = (0.4, 0.0, 0.0)
 STEP_S = 60.0  # patience with a process to start
@@ -42,11 +43,21 @@ ERROR_LINES = 15
 class Stack:
     """Robot (twin), supervisor, control, recorder, and an operator's hands.
 
-    `commands` are the command lines of the processes by name, the operator's among them.
+    `commands` are the command lines of the processes by name, the operator's among them; with a
+    cable they run at its far end.
     """
 
-    def __init__(self, folder: Path, domain: int, ros_domain: int, commands: Commands) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        domain: int,
+        ros_domain: int,
+        commands: Commands,
+        cable: Cable | None = None,
+    ) -> None:
         self.folder = folder
+        self.cable = cable
+        self.interface = cable.interface if cable else LOOPBACK
         self.runs = folder / "runs"
         self.robot = load_robot("go2")
         self.domain = domain
@@ -57,8 +68,8 @@ class Stack:
             "XDG_RUNTIME_DIR": str(folder),
         }
         body = TwinRobot(self.robot, imperfections=load_imperfections("default"))
-        self.twin = TwinOnWire(body, INTERFACE, domain)
-        self.watch = WireWatch(self.robot, INTERFACE, domain)
+        self.twin = TwinOnWire(body, self.interface, domain)
+        self.watch = WireWatch(self.robot, self.interface, domain)
         self.running: dict[str, subprocess.Popen[str]] = {}
         self.twin.start()
 
@@ -84,7 +95,7 @@ class Stack:
         hands = name == OPERATOR
         with (self.folder / f"{name}.log").open("a") as log:
             self.running[name] = subprocess.Popen(
-                [*ORDINARY, *self._commands[name]],
+                [*ORDINARY, *(self.cable.prefix if self.cable else ()), *self._commands[name]],
                 env=self._environment,
                 stdin=subprocess.PIPE if hands else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if hands else log,

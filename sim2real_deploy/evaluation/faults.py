@@ -13,6 +13,7 @@ from sim2real_deploy.evaluation.fault_stack import Stack
 
 SLOW_SPEED = 0.12  # m/s, averaged over a gait: it stands
 ALERT_S = 8.0
+UNDISTURBED_S = 1.0  # watched at least
 
 
 @dataclass
@@ -83,6 +84,7 @@ def judge_walking(stack: Stack, case: Case, start_ns: int) -> Judgement:
     while _unanswered(stack, case) and time.monotonic() < deadline:
         time.sleep(0.02)
     took_ms = (time.monotonic_ns() - start_ns) / 1e6
+    time.sleep(max(0.0, UNDISTURBED_S - took_ms / 1e3))
     if any(seen.damping for seen in stack.watch.since(start_ns)) or stack.mode != "walking":
         return took_ms, "control was disturbed"
     return took_ms, _unanswered(stack, case)
