@@ -12,16 +12,18 @@ from sim2real_deploy.analysis.plots import Bar, Line, bars, lines
 from sim2real_deploy.analysis.report import write_page
 from sim2real_deploy.analysis.sections import Cell, Section, table
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.evaluation.drive import SEEN_EVERY, heading_velocity
-from sim2real_deploy.evaluation.episodes import AXES, UNITS, Episode, run_episode
+from sim2real_deploy.evaluation.drive import heading_velocity
+from sim2real_deploy.evaluation.episodes import AXES, UNITS, Episode, watch_episode
+from sim2real_deploy.evaluation.figures import Record
 from sim2real_deploy.evaluation.gate import Row
 from sim2real_deploy.evaluation.running import Task
 from sim2real_deploy.evaluation.scenarios import Scenario
 from sim2real_deploy.policy.bundle import Bundle
-from sim2real_deploy.twin.robot import Truth, TwinRobot
+from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.twin.views import write_video
 
-VIDEO_S, VIDEO_FPS, VIDEO_SIZE = 6.0, 25, (480, 272)
+VIDEO_S, VIDEO_SIZE = 5.0, (480, 272)
+VIDEO_EVERY = 3  # looks
 FAILURES_SHOWN = 100
 
 
@@ -33,24 +35,23 @@ def write_gate_report(
     threshold: float,
 ) -> None:
     task, worst = worst_run(rows, runs)
-    truths: list[Truth] = []
-    run_episode(bundle, *task, seen=truths)
+    _, record = watch_episode(bundle, *task)
     sections = [
         _success(rows, threshold),
         _flags(rows),
+        _engines(rows),
         _figures(rows),
         _peaks(rows, bundle),
         _limits(rows),
         _failures([episode for _, episode in runs]),
-        _worst(bundle, task, worst, truths),
+        _worst(bundle, task, worst, record),
     ]
-    rate_hz = bundle.spec.wire.rate_hz / SEEN_EVERY
     about = (
         f"{bundle.spec.title} · sha256 {bundle.contract.sha256[:12]} · "
         f"{len(runs)} episodes · a scenario asks for {threshold:.0%}"
     )
     content = {
-        "duration": max(len(truths) / rate_hz, 1.0),
+        "duration": max(len(record.truths) / record.rate_hz, 1.0),
         "sections": [asdict(section) for section in sections if section is not None],
     }
     write_page(path, f"Gate: {bundle.contract.name}", about, content)
@@ -96,30 +97,43 @@ def _flags(rows: Sequence[Row]) -> Section | None:
 
 
 def _figures(rows: Sequence[Row]) -> Section:
+    walked = [row for row in rows if row.error is not None and row.velocity is not None]
     content: list[list[Cell]] = []
-    for row in rows:
-        if row.error is None or row.velocity is None:
-            content.append([_name(row), *["-"] * 10])
-            continue
-        figures = (row.cost_of_transport, row.smoothness, row.slip, row.lift)
-        known = [float("nan") if value is None else value for value in figures]
-        content.append([_name(row), *row.velocity, *row.error, *known])
+    for row in walked:
+        figures = (row.cost_of_transport, row.smoothness, row.slip, row.lift, row.surprise)
+        known = [float("nan") if value is None else round(value, 3) for value in figures]
+        speeds = [round(value, 3) for value in (*(row.velocity or ()), *(row.error or ()))]
+        content.append([_name(row), *speeds, *known])
     head = [f"{axis}, {unit}" for axis, unit in zip(AXES, UNITS, strict=True)]
     head += [f"error {axis}" for axis in AXES]
-    head += ["cost of transport", "smoothness, rad", "slip, m/m", "foot lift, m"]
-    shown = [
-        Bar(_name(row), row.error[axis], f"{row.error[axis]:.3f}")
-        for axis in range(1)
-        for row in rows
-        if row.error is not None
-    ]
-    most = max((bar.value for bar in shown), default=1.0) or 1.0
+    head += ["cost of transport", "smoothness, rad", "slip, m/m", "foot lift, m", "surprise"]
+    errors = [(row, max(row.error or (0.0,))) for row in walked]
+    most = max((error for _, error in errors), default=0.0) or 1.0
+    shown = [Bar(_name(row), error, f"{error:.2f}") for row, error in errors]
     return Section(
         "Tracking and gait",
         "Medians over the trials.",
         [table(["", *head], content)],
-        bars=[bars("forward speed: mean error, m/s", shown, most)],
+        bars=[bars("largest error of the three speeds, m/s or rad/s", shown, most)],
     )
+
+
+def _engines(rows: Sequence[Row]) -> Section | None:
+    """The same scenarios in two engines: what differs is what a policy may have learnt of one."""
+    engines = list(dict.fromkeys(row.engine for row in rows))
+    if len(engines) < 2:
+        return None
+    by_name = {(row.scenario, row.engine): row for row in rows}
+    content: list[list[Cell]] = []
+    for name in dict.fromkeys(row.scenario for row in rows):
+        one, other = (by_name[name, engine] for engine in engines[:2])
+        cells: list[Cell] = [name, 100 * one.rate, 100 * other.rate, 100 * (other.rate - one.rate)]
+        if one.error is not None and other.error is not None:
+            cells += [round(b - a, 3) for a, b in zip(one.error, other.error, strict=True)]
+        content.append(cells)
+    head = ["", *(f"{engine}, %" for engine in engines[:2]), "difference"]
+    head += [f"difference of error {axis}" for axis in AXES]
+    return Section("Side by side", "", [table(head, content)])
 
 
 def _peaks(rows: Sequence[Row], bundle: Bundle) -> Section:
@@ -172,32 +186,34 @@ def _failures(episodes: Sequence[Episode]) -> Section | None:
     return Section("Failures", text, [table(head, failed[:FAILURES_SHOWN])])
 
 
-def _worst(bundle: Bundle, task: Task, episode: Episode, truths: Sequence[Truth]) -> Section | None:
+def _worst(bundle: Bundle, task: Task, episode: Episode, record: Record) -> Section | None:
     engine, scenario, trial = task
-    if not truths:
+    if not record.truths:
         return None
-    seconds = np.arange(len(truths)) * SEEN_EVERY / bundle.spec.wire.rate_hz
-    velocity = np.array([heading_velocity(truth) for truth in truths])
+    seconds = np.arange(len(record.truths)) / record.rate_hz
+    reached = np.array([heading_velocity(truth) for truth in record.truths])
+    asked = np.array(record.commands)
     plots = [
-        lines(axis, unit, [Line("reached", seconds, velocity[:, i])])
+        lines(
+            axis, unit, [Line("told", seconds, asked[:, i]), Line("does", seconds, reached[:, i])]
+        )
         for i, (axis, unit) in enumerate(zip(AXES, UNITS, strict=True))
     ]
     said = episode.reason or "it succeeded, as did all others"
     text = f"{scenario.name}, trial {trial}, in {engine}: {said}."
     try:
-        film = _film(bundle, scenario, trial, truths)
+        film = _film(bundle, scenario, trial, record)
     except Refusal as refusal:
         film, text = "", f"{text} No film: {refusal}"
     return Section("The worst run", text, plots=plots, columns=3, video=film)
 
 
-def _film(bundle: Bundle, scenario: Scenario, trial: int, truths: Sequence[Truth]) -> str:
+def _film(bundle: Bundle, scenario: Scenario, trial: int, record: Record) -> str:
     """The last seconds as a data URI; drawn by MuJoCo whichever engine it was."""
-    rate_hz = bundle.spec.wire.rate_hz / SEEN_EVERY
-    kept = truths[-round(VIDEO_S * rate_hz) :: max(1, round(rate_hz / VIDEO_FPS))]
+    kept = record.truths[-round(VIDEO_S * record.rate_hz) :: VIDEO_EVERY]
     poses = [np.concatenate((t.position, t.quaternion, t.joint_position)) for t in kept]
     model = TwinRobot(bundle.spec, scenario.conditions(bundle.spec, trial).floor).model
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "worst.mp4"
-        write_video(path, model, poses, VIDEO_FPS, VIDEO_SIZE)
+        write_video(path, model, poses, record.rate_hz / VIDEO_EVERY, VIDEO_SIZE)
         return "data:video/mp4;base64," + base64.b64encode(path.read_bytes()).decode("ascii")

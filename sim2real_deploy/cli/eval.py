@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sim2real_deploy.cli import app
+from sim2real_deploy.errors import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ def eval_(
     policy: Annotated[str, typer.Argument(help="A name in policies/, or a bundle's folder.")],
     robot: Annotated[str, typer.Option(help="A name in config/robots.")] = "go2",
     scenarios: Annotated[str, typer.Option(help="Names, with commas; else all.")] = "",
+    folder: Annotated[Path | None, typer.Option(help="Of scenarios of your own.")] = None,
     stage: Annotated[str, typer.Option(help="Only what this stage needs, e.g. indoor.")] = "",
     trials: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 20,
     threshold: Annotated[float, typer.Option(min=0, max=1, help="Share that must succeed.")] = 0.85,
@@ -48,8 +50,10 @@ def eval_(
     from sim2real_deploy.policy.bundle import load_bundle
     from sim2real_deploy.robots import load_robot
 
+    if store and folder is not None:
+        raise Refusal("--store: a launch trusts the scenarios of this package alone, not --folder")
     bundle = load_bundle(policy, load_robot(robot))
-    chosen = load_scenarios([name for name in scenarios.split(",") if name])
+    chosen = load_scenarios([name for name in scenarios.split(",") if name], folder)
     chosen = needed_for(stage, chosen) if stage else chosen
     engines = (FIRST, SECOND) if compare else (engine,)
     path = results or Path("runs") / "gate" / f"{bundle.contract.name}.jsonl"

@@ -19,6 +19,7 @@ from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.faults import Fault
 from sim2real_deploy.twin.robot import Truth
 
+REST_S = 0.5  # for what was dropped to lie still
 HESITATION_S = 0.5  # at most, before the first command: so gaits are out of step with trials
 AXES = ("forward", "sideways", "turning")
 UNITS = ("m/s", "m/s", "rad/s")
@@ -37,10 +38,14 @@ class Episode:
     figures: Figures | None  # None where it never walked
 
 
-def run_episode(
-    bundle: Bundle, engine: str, scenario: Scenario, trial: int, seen: list[Truth] | None = None
-) -> Episode:
-    """`seen`, where given, is filled with what a camera would have seen."""
+def run_episode(bundle: Bundle, engine: str, scenario: Scenario, trial: int) -> Episode:
+    return watch_episode(bundle, engine, scenario, trial)[0]
+
+
+def watch_episode(
+    bundle: Bundle, engine: str, scenario: Scenario, trial: int
+) -> tuple[Episode, Record]:
+    """With all that was noted of it, empty where it never walked."""
     conditions = scenario.conditions(bundle.spec, trial)
     robot = open_robot(
         engine, bundle.spec, conditions.floor, conditions.imperfections, conditions.payload
@@ -52,12 +57,12 @@ def run_episode(
         walk.begin()
         walk.run()
     except Refusal as refusal:
-        return Episode(scenario.name, trial, False, str(refusal), False, 0.0, None)
+        why = str(refusal)
+        return Episode(scenario.name, trial, False, why, False, 0.0, None), walk.record
     figures = walk.record.figures(robot)
-    if seen is not None:
-        seen += walk.record.truths
     reason = walk.ended or _shortcoming(figures, scenario.success)
-    return Episode(scenario.name, trial, not reason, reason, walk.fell, walk.ended_s, figures)
+    episode = Episode(scenario.name, trial, not reason, reason, walk.fell, walk.ended_s, figures)
+    return episode, walk.record
 
 
 class _Walk:
@@ -80,11 +85,15 @@ class _Walk:
         start = self._scenario.start
         if start is not None and start.pose == "lying":
             _displace(self._robot, start, self._rng)
+            self._rest(REST_S)
         self._drive.stand()
         if start is not None and start.pose == "standing":
             _displace(self._robot, start, self._rng)
         self._drive.walk()
-        for _ in range(int(self._rng.uniform(0, HESITATION_S) * self._rate_hz)):
+        self._rest(self._rng.uniform(0, HESITATION_S))
+
+    def _rest(self, seconds: float) -> None:
+        for _ in range(int(seconds * self._rate_hz)):
             self._drive.tick()
 
     def run(self) -> None:
@@ -116,6 +125,7 @@ class _Walk:
         record.limited[np.bitwise_or.reduce(controller.limiter.acted)] += 1
         if controller.policy_stepped and controller.policy is not None:
             record.targets.append(controller.policy.target.copy())
+            record.surprise.append(controller.surprise)
         if state is not None:
             np.maximum(record.torque, np.abs(state.torque), out=record.torque)
         if tick % SEEN_EVERY == 0:

@@ -9,6 +9,7 @@ from sim2real_deploy.control.limits import Limit
 from sim2real_deploy.evaluation.drive import heading_velocity
 from sim2real_deploy.evaluation.engines import SimulatedRobot
 from sim2real_deploy.evaluation.scenarios import SETTLE_S
+from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin.robot import Truth, Vector
 
 CARRIES = 0.05  # of the weight: a foot that bears as much stands
@@ -27,6 +28,7 @@ class Figures:
     cost_of_transport: float | None  # mechanical work by weight and way
     torque: float  # the most, share of the joint's limit
     temperature: float  # the most, degrees C
+    surprise: float  # how far observations are from training's: about 1 there, 0 if not told
     smoothness: float  # rad: mean second difference of the targets between policy steps
     slip: float | None  # m that feet slide by m of way
     lift: float  # m that feet rise above the ground: the height of their ninth tenth
@@ -42,7 +44,8 @@ class Record:
     truths: list[Truth] = field(default_factory=list)
     commands: list[tuple[float, float, float]] = field(default_factory=list)
     command_age: list[float] = field(default_factory=list)  # s
-    targets: list[Vector] = field(default_factory=list)  # one per policy step
+    targets: list[Floats] = field(default_factory=list)  # one per policy step
+    surprise: list[float] = field(default_factory=list)  # likewise
     torque: Vector = field(default_factory=lambda: np.zeros(0))  # most of each joint
     temperature: float = 0.0
     ticks: int = 0
@@ -65,9 +68,8 @@ class Record:
             cost_of_transport=self._work() / (robot.mass * GRAVITY * way) if went else None,
             torque=float((self.torque / robot.robot.torque_limit).max()),
             temperature=self.temperature,
-            smoothness=float(np.abs(np.diff(self.targets, 2, axis=0)).mean())
-            if len(self.targets) > 2
-            else 0.0,
+            surprise=float(np.mean(self.surprise)) if self.surprise else 0.0,
+            smoothness=self._smoothness(),
             slip=self._slide(CARRIES * robot.mass * GRAVITY) / way if went else None,
             lift=self._lift(robot),
             knocks=float(np.mean([bool(truth.contacts) for truth in truths])),
@@ -91,6 +93,10 @@ class Record:
             deviations = [np.abs(velocity - commands)]
         vx, vy, wz = np.concatenate(deviations).mean(0).tolist()
         return vx, vy, wz
+
+    def _smoothness(self) -> float:
+        jumps = np.abs(np.diff(self.targets, 2, axis=0)) if len(self.targets) > 2 else np.zeros(1)
+        return float(jumps.mean())
 
     def _work(self) -> float:
         """J: what is braked is not won back."""

@@ -19,10 +19,10 @@ Z = 1.96  # of a 95 % interval
 SHUFFLE_LIFT, SHUFFLE_SPEED = 0.015, 0.2  # m; m/s of command from which feet must lift
 ROUGH_ACTION = 0.1  # rad
 NEAR_TORQUE = 0.95  # of the limit
-HEATING = 0.7  # degrees C a second
 LIMITED = 0.05  # share of the ticks
 SLIDING = 0.5  # m by m
 KNOCKING = 0.02  # share of the time
+UNFAMILIAR = 2.0  # times training's own spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Row:
     cost_of_transport: float | None
     torque: float | None  # the worst
     temperature: float | None  # the worst
+    surprise: float | None
     smoothness: float | None
     slip: float | None
     lift: float | None
@@ -88,6 +89,7 @@ def summarise(
         cost_of_transport=_median([figures.cost_of_transport for figures in walked]),
         torque=max((figures.torque for figures in walked), default=None),
         temperature=max((figures.temperature for figures in walked), default=None),
+        surprise=_median([figures.surprise for figures in walked]),
         smoothness=_median([figures.smoothness for figures in walked]),
         slip=_median([figures.slip for figures in walked]),
         lift=_median([figures.lift for figures in walked]),
@@ -161,6 +163,9 @@ def _flags(scenario: Scenario, walked: Sequence[Figures]) -> tuple[str, ...]:
     knocks = median(figures.knocks for figures in walked)
     if knocks > KNOCKING:
         flags.append(f"knees or trunk touch {knocks:.0%} of the time - the contact reward")
+    surprise = median(figures.surprise for figures in walked)
+    if surprise > UNFAMILIAR:
+        flags.append(f"it sees what it was not trained on: {surprise:.1f} times training's spread")
     if len(scenario.commands) == 1:
         flags += _bias(scenario, walked)
     return tuple(flags)

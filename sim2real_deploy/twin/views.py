@@ -75,7 +75,7 @@ def write_video(
     path: Path,
     model: Any,
     poses: Sequence[Pose],
-    fps: int = FPS,
+    fps: float = FPS,
     size: tuple[int, int] = (WIDTH, HEIGHT),
 ) -> None:
     try:
