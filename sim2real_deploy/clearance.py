@@ -49,12 +49,11 @@ def _check_gate(folder: Path, sha256: str, stages: list[str]) -> None:
     stage = stages[-1]
     try:
         record = load_record(folder, sha256)
+        tried = record.judged()
         for name, digest in _needed(stages).items():
-            rows = [row for row in record.rows if row.scenario == name]
-            if not rows:
+            if name not in tried:
                 raise Refusal(f"scenario '{name}' was not tried")
-            for row in rows:
-                _check_row(row, digest)
+            _check_row(tried[name], digest)
     except Refusal as refusal:
         raise Refusal(
             f"stage '{stage}' on a real robot needs a policy that has passed the gate: {refusal}. "

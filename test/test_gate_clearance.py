@@ -67,6 +67,7 @@ def record(policy: Path, **successes: int) -> GateRecord:
         version="1",
         made="today",
         threshold=0.85,
+        engine="mujoco",
         rows=rows,
     )
 
@@ -187,11 +188,21 @@ def test_few_runs_missing_scenarios_and_changed_ones_do_not_do(
         refused(policy, tmp_path, words)
 
 
+def test_another_engine_stands_beside_and_is_not_judged(policy: Path, tmp_path: Path) -> None:
+    Run(tmp_path / "runs" / "1", sha256(policy)).write()
+    whole = record(policy)
+    beside = whole.rows[0].model_copy(update={"engine": "drake", "successes": 0})
+    save_record(policy, whole.model_copy(update={"rows": (*whole.rows, beside)}))
+    assert launch(policy, tmp_path)
+    save_record(policy, whole.model_copy(update={"rows": (beside, *whole.rows[1:])}))
+    refused(policy, tmp_path, f"'{beside.scenario}' was not tried")
+
+
 def test_a_stored_result_reads_back(policy: Path) -> None:
     whole = record(policy, stairs=2)
     save_record(policy, whole)
     assert load_record(policy, sha256(policy)) == whole
-    assert whole.failed() == ["stairs"]
+    assert whole.judged()["stairs"].rate == 0.1
     assert (policy / FILE).is_file()
 
 

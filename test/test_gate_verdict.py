@@ -12,7 +12,7 @@ from sim2real_deploy.control.limits import Limit
 from sim2real_deploy.evaluation.engines import FIRST, open_robot
 from sim2real_deploy.evaluation.episodes import Episode
 from sim2real_deploy.evaluation.figures import Figures, Record
-from sim2real_deploy.evaluation.gate import judge, summarise, wilson
+from sim2real_deploy.evaluation.gate import compared, judge, summarise, wilson
 from sim2real_deploy.evaluation.scenarios import load_scenarios
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.twin.config import load_imperfections
@@ -96,6 +96,16 @@ def test_each_red_flag_is_said_in_words(change: dict, words: str) -> None:
     row = summarise(FLAT, FIRST, episodes(replace(GOOD, **change)), 0.85)
     assert len(row.flags) == 1
     assert words in row.flags[0]
+
+
+def test_a_policy_that_fails_in_the_other_engine_is_flagged_not_failed() -> None:
+    here = summarise(FLAT, FIRST, episodes(*[GOOD] * 20), 0.85)
+    there = summarise(FLAT, "drake", episodes(*[GOOD] * 15, failed=5), 0.85)
+    first, second = compared([here, there], FIRST)
+    assert "in drake only 15 of 20 succeed" in first.flags[0]
+    assert second.flags == there.flags
+    near = summarise(FLAT, "drake", episodes(*[GOOD] * 18, failed=2), 0.85)
+    assert compared([here, near], FIRST)[0].flags == ()
 
 
 def test_a_robot_that_turns_on_the_spot_does_not_shuffle() -> None:

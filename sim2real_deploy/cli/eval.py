@@ -67,8 +67,9 @@ def eval_(
         for s in chosen
         for e in engines
     ]
+    rows = gate.compared(rows, engines[0])
     _show(bundle, rows, threshold)
-    judged = gate.judge(rows, threshold)
+    judged = gate.judge([row for row in rows if row.engine == engines[0]], threshold)
     episodes = done.of(tasks)
     if json:
         checks.write_json(json, "eval", judged, gate.as_json(bundle, rows, episodes, threshold))
@@ -78,7 +79,7 @@ def eval_(
         write_gate_report(html, bundle, rows, list(zip(tasks, episodes, strict=True)), threshold)
         typer.echo(f"report: {html}")
     if store:
-        typer.echo(f"stored: {store_rows(bundle, rows, threshold)}")
+        typer.echo(f"stored: {store_rows(bundle, rows, threshold, engines[0])}")
     raise typer.Exit(checks.exit_code(judged))
 
 

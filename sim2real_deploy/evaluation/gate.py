@@ -1,7 +1,7 @@
 """From episodes to a verdict: a row for each scenario, and what its figures warn of in words."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import sqrt
 from statistics import median
 from typing import Any
@@ -22,6 +22,7 @@ NEAR_TORQUE = 0.95  # of the limit
 LIMITED = 0.05  # share of the ticks
 SLIDING = 0.5  # m by m
 KNOCKING = 0.02  # share of the time
+ENGINES_DIFFER = 0.15  # of the success rate
 UNFAMILIAR = 2.0  # times training's own spread
 
 
@@ -59,7 +60,7 @@ def wilson(successes: int, runs: int) -> tuple[float, float]:
     rate, z2 = successes / runs, Z * Z
     middle = (rate + z2 / (2 * runs)) / (1 + z2 / runs)
     half = Z * sqrt(rate * (1 - rate) / runs + z2 / (4 * runs * runs)) / (1 + z2 / runs)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return min(rate, max(0.0, middle - half)), max(rate, min(1.0, middle + half))
 
 
 def summarise(
@@ -97,6 +98,23 @@ def summarise(
         flags=failed + (_flags(scenario, walked) if walked else ()),
         reasons=reasons,
     )
+
+
+def compared(rows: Sequence[Row], judged_in: str) -> list[Row]:
+    """Where another engine sees much less success, the row of the judged one says so."""
+    found = []
+    for row in rows:
+        worse = [
+            f"in {other.engine} only {other.successes} of {other.runs} succeed - it may have "
+            "learnt the simulator: randomise more"
+            for other in rows
+            if row.engine == judged_in
+            and (other.scenario, other.engine) != (row.scenario, row.engine)
+            and other.scenario == row.scenario
+            and other.rate < row.rate - ENGINES_DIFFER
+        ]
+        found.append(replace(row, flags=(*row.flags, *worse)))
+    return found
 
 
 def judge(rows: Sequence[Row], threshold: float) -> list[Check]:

@@ -10,7 +10,8 @@ from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.policy.gate_record import GateRecord, GateRow, save_record, scenario_content
 
 
-def store_rows(bundle: Bundle, rows: Sequence[Row], threshold: float) -> Path:
+def store_rows(bundle: Bundle, rows: Sequence[Row], threshold: float, engine: str) -> Path:
+    """`engine` is the one that is judged."""
     folder = paths.config_file("scenarios")
     record = GateRecord(
         policy=bundle.contract.name,
@@ -19,6 +20,7 @@ def store_rows(bundle: Bundle, rows: Sequence[Row], threshold: float) -> Path:
         version=__version__,
         made=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S}",
         threshold=threshold,
+        engine=engine,
         rows=tuple(
             GateRow(
                 scenario=row.scenario,

@@ -3,7 +3,7 @@
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.robots import JointCommand, RobotState
-from sim2real_deploy.safety.chain import Report, Verdict
+from sim2real_deploy.safety.chain import CLEAR, Report, Verdict
 from sim2real_deploy.safety.inputs import Inputs
 from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.safety.supervisor import Change, Supervisor, is_damping
@@ -11,19 +11,32 @@ from sim2real_deploy.wire.link import Link
 
 
 class LockstepSupervisor:
-    """`verdict` once per tick, with what the tick before has sent."""
+    """`verdict` once per tick, with what the tick before has sent.
 
-    def __init__(self, controller: Controller, link: Link, stage: str) -> None:
+    It looks `every` so many ticks; in between its last verdict holds.
+    """
+
+    def __init__(self, controller: Controller, link: Link, stage: str, every: int = 1) -> None:
         self.supervisor = Supervisor(controller.spec, load_events(controller.spec, stage))
         self.changes: list[Change] = []
         self._controller, self._link = controller, link
         self._ticks = 0
+        self._every = every
+        self._state: RobotState | None = None  # the newest that it has not looked at
+        self._verdict = CLEAR
 
     def verdict(self, state: RobotState | None, sent: JointCommand | None) -> Verdict:
-        now_ns = self._link.now_ns()
+        self._state = state or self._state
+        if self._ticks % self._every == 0:
+            self._verdict = self._look(sent)
+            self._state = None
         self._ticks += 1
+        return self._verdict
+
+    def _look(self, sent: JointCommand | None) -> Verdict:
+        now_ns = self._link.now_ns()
         inputs = Inputs(
-            state=state,
+            state=self._state,
             counters=self._link.counters,
             report=self._report(now_ns),
             command_damping=sent is not None and is_damping(sent),

@@ -43,10 +43,12 @@ class GateRecord(Strict):
     version: str  # of this package
     made: str  # when, UTC
     threshold: float = Field(ge=0, le=1)
+    engine: str  # whose rows are judged; others stand beside them for comparison
     rows: tuple[GateRow, ...]
 
-    def failed(self) -> list[str]:
-        return [row.scenario for row in self.rows if row.rate < self.threshold]
+    def judged(self) -> dict[str, GateRow]:
+        """By scenario."""
+        return {row.scenario: row for row in self.rows if row.engine == self.engine}
 
     def digest(self) -> str:
         content = self.model_dump(mode="json")
