@@ -7,7 +7,7 @@ from sim2real_deploy.training.config import Network, load_training
 from sim2real_deploy.training.ppo import Batch, Learner, advantages, log_probability
 
 PPO = load_training("go2_walk").ppo
-NETWORK = Network(hidden=(32,), initial_std=0.5)
+NETWORK = Network(hidden=(32,), initial_std=0.5, final_std=0.1)
 STEPS, COUNT = 8, 64
 torch.set_num_threads(1)  # tiny networks: a second thread only waits
 
@@ -82,3 +82,10 @@ def test_the_learning_rate_follows_the_size_of_the_updates() -> None:
     learner._adapt_rate(PPO.target_kl, 0.1)
     assert learner.rate < PPO.actor_rate[1]  # late in a run the same update is too large
     assert learner.actor_optimiser.param_groups[0]["lr"] == learner.rate
+
+
+def test_noise_is_held_down_late_in_a_run() -> None:
+    learner = Learner(1, 1, 1, NETWORK, PPO)
+    batch = Batch.empty(STEPS, COUNT, 1, 1, 1)
+    learner.learn(batch, torch.zeros(COUNT), late=1.0)
+    assert learner.actor.log_std.exp().max() <= NETWORK.final_std + 1e-6

@@ -5,6 +5,7 @@ actor minibatch is doubled with its left-right mirror, which halves what there i
 Workers hold equal copies of the networks and average their gradients.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -109,7 +110,7 @@ class Learner:
         mirror_observation: Mirror | None = None,
         mirror_action: Mirror | None = None,
     ):
-        self.ppo = ppo
+        self.ppo, self.network = ppo, network
         self.actor = Actor(observations, actions, network)
         self.critic = mlp(privileged, network.hidden, 1)
         self.rate = min(ppo.critic_rate, ppo.actor_rate[1])
@@ -125,9 +126,9 @@ class Learner:
         value: Tensor = self.critic(privileged).squeeze(-1)
         return value
 
-    def learn(self, batch: Batch, last_value: Tensor, anneal: float = 1.0) -> dict[str, float]:
-        """Several epochs over one batch. Late in a run `anneal` shrinks updates and search."""
-        ppo = self.ppo
+    def learn(self, batch: Batch, last_value: Tensor, late: float = 0.0) -> dict[str, float]:
+        """Several epochs over one batch. As it gets `late`, 0 to 1, updates and search shrink."""
+        ppo, anneal = self.ppo, 1.0 - 0.9 * late
         advantage = advantages(batch, last_value, ppo.gamma, ppo.lam)
         returns = (advantage + batch.value).flatten()
         advantage = ((advantage - advantage.mean()) / (advantage.std() + 1e-8)).flatten()
@@ -165,6 +166,8 @@ class Learner:
                 self.actor_optimiser.step()
                 self.critic_optimiser.step()
                 losses += torch.tensor([policy_loss.item(), value_loss.item(), kl])
+        with torch.no_grad():
+            self.actor.log_std.clamp_(max=self._most_log_std(late))
         policy_loss, value_loss, kl = (losses / (ppo.epochs * ppo.minibatches)).tolist()
         return {
             "policy_loss": policy_loss,
@@ -213,6 +216,11 @@ class Learner:
             gradient.copy_(flat[start:end].view_as(gradient))
             start = end
         return float(flat[-1])
+
+    def _most_log_std(self, late: float) -> float:
+        """Noise slows a robot down: a policy that must do without it has to learn so."""
+        first, last = math.log(self.network.initial_std), math.log(self.network.final_std)
+        return first + late * (last - first)
 
     def _adapt_rate(self, kl: float, anneal: float) -> None:
         """Keep each update about as large as the target: the step that fits changes in a run."""

@@ -195,9 +195,7 @@ class Worker:
             started = time.monotonic()
             self.collector.collect()
             collected = time.monotonic()
-            figures: Figures = self.learner.learn(
-                self.batch, self.collector.last_value, 1.0 - 0.9 * late
-            )
+            figures: Figures = self.learner.learn(self.batch, self.collector.last_value, late)
             now = time.monotonic()
             self.iteration += 1
             self.steps += workers * self.batch.reward.numel()
