@@ -166,8 +166,8 @@ class Learner:
                 self.actor_optimiser.step()
                 self.critic_optimiser.step()
                 losses += torch.tensor([policy_loss.item(), value_loss.item(), kl])
-        with torch.no_grad():
-            self.actor.log_std.clamp_(max=self._most_log_std(late))
+        if late:
+            self.actor.log_std.data.clamp_(max=self._most_log_std(late))
         policy_loss, value_loss, kl = (losses / (ppo.epochs * ppo.minibatches)).tolist()
         return {
             "policy_loss": policy_loss,
