@@ -47,6 +47,7 @@ class Supervisor:
 
     def __init__(self, robot: RobotSpec, events: Iterable[Event], dead_man: str = "") -> None:
         self.watches = {event.key: Watch(event) for event in events}
+        self._watching = [(watch.event.watches, watch) for watch in self.watches.values()]
         self.latched = Stop.NONE
         self.latched_reason = ""
         self.resets = 0
@@ -100,12 +101,12 @@ class Supervisor:
         elapsed_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
         self._last_ns = now_ns
         changes = []
-        for watch in self.watches.values():
-            event = watch.event
-            if watch.update(readings.get(event.watches), elapsed_s):
+        for watches, watch in self._watching:
+            if watch.update(readings.get(watches), elapsed_s):
                 value = watch.reading.value if watch.reading else 0.0
-                changes.append(Change(now_ns, event, watch.active, watch.describe(), value))
-        self._active = [watch for watch in self.watches.values() if watch.active]
+                changes.append(Change(now_ns, watch.event, watch.active, watch.describe(), value))
+        if changes:
+            self._active = [watch for watch in self.watches.values() if watch.active]
         for watch in self._active:
             if watch.event.reaction.stop > self.latched:
                 self.latched = watch.event.reaction.stop

@@ -96,6 +96,7 @@ class TwinRobot:
         self.hoist = Hoist.of(self.model, self.data, base)
         self._geom_names = names
         self._feet = np.array([names.index(foot) for foot in robot.foot_names], np.intp)
+        self._expected = {*self._feet.tolist(), *floor_geoms.tolist()}  # to touch each other
         self._message = StateMessage(robot)
         self._qpos, self._qvel = self.data.qpos[_FREE:], self.data.qvel[_FREE - 1 :]
         self._quaternion, self._rate = self.data.qpos[3:7], self.data.qvel[3:6]
@@ -226,12 +227,8 @@ class TwinRobot:
 
     @property
     def truth(self) -> Truth:
-        data, feet = self.data, set(self.robot.foot_names)
-        touching = {
-            self._geom_names[geom]
-            for contact in data.contact[: data.ncon]
-            for geom in (contact.geom1, contact.geom2)
-        }
+        data = self.data
+        touching = set(data.contact.geom.ravel().tolist()) - self._expected
         return Truth(
             position=data.qpos[:3].copy(),
             quaternion=self._quaternion.copy(),
@@ -242,7 +239,7 @@ class TwinRobot:
             joint_torque=self.data.actuator_force.copy(),
             foot_force=self._foot_force.copy(),
             foot_position=data.geom_xpos[self._feet],
-            contacts=tuple(sorted(n for n in touching - feet if not n.startswith(FLOOR_GEOM))),
+            contacts=tuple(sorted(self._geom_names[geom] for geom in touching)),
         )
 
     def _live(self) -> None:
