@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 @app.command("eval")
 def eval_(
     policy: Annotated[str, typer.Argument(help="A name in policies/, or a bundle's folder.")],
-    robot: Annotated[str, typer.Option(help="A name in config/robots.")] = "go2",
     scenarios: Annotated[str, typer.Option(help="Names, with commas; else all.")] = "",
     folder: Annotated[Path | None, typer.Option(help="Of scenarios of your own.")] = None,
     stage: Annotated[str, typer.Option(help="Only what this stage needs, e.g. indoor.")] = "",
@@ -47,12 +46,11 @@ def eval_(
     from sim2real_deploy.evaluation.gate_store import store_rows
     from sim2real_deploy.evaluation.running import Results
     from sim2real_deploy.evaluation.scenarios import load_scenarios, needed_for
-    from sim2real_deploy.policy.bundle import load_bundle
-    from sim2real_deploy.robots import load_robot
+    from sim2real_deploy.policy.bundle import load_own_bundle
 
     if store and folder is not None:
         raise Refusal("--store: a launch trusts the scenarios of this package alone, not --folder")
-    bundle = load_bundle(policy, load_robot(robot))
+    bundle = load_own_bundle(policy)
     chosen = load_scenarios([name for name in scenarios.split(",") if name], folder)
     chosen = needed_for(stage, chosen) if stage else chosen
     engines = (FIRST, SECOND) if compare else (engine,)

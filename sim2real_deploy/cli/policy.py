@@ -42,15 +42,9 @@ def _answers(pairs: list[str]) -> dict[str, Any]:
 
 
 def _load(folder: Path) -> "Bundle":
-    """A bundle for the robot that it says it is for."""
-    from sim2real_deploy import configfile
-    from sim2real_deploy.policy.bundle import load_bundle
-    from sim2real_deploy.policy.contract import Contract, bundle_folder
-    from sim2real_deploy.robots import load_robot
+    from sim2real_deploy.policy.bundle import load_own_bundle
 
-    place = bundle_folder(folder)
-    contract = configfile.load(place / "policy.yaml", Contract)
-    return load_bundle(place, load_robot(contract.robot))
+    return load_own_bundle(folder)
 
 
 @policy.command("import")

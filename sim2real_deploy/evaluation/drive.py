@@ -89,10 +89,15 @@ def tilt(truth: BaseTruth) -> float:
     return float(np.arccos(np.clip(1 - 2 * (x * x + y * y), -1, 1)))
 
 
+def heading(truth: BaseTruth) -> float:
+    """rad, where it faces: 0 along the world's x."""
+    w, x, y, z = truth.quaternion
+    return float(np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)))
+
+
 def heading_velocity(truth: BaseTruth) -> Vector:
     """Forward, sideways and turning speed, as an onlooker above the robot sees them."""
-    w, x, y, z = truth.quaternion
-    yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+    yaw = heading(truth)
     vx, vy, _ = truth.velocity
     forward = vx * np.cos(yaw) + vy * np.sin(yaw)
     left = vy * np.cos(yaw) - vx * np.sin(yaw)

@@ -10,7 +10,7 @@ import numpy as np
 
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.evaluation.drive import SEEN_EVERY, Drive, fallen
+from sim2real_deploy.evaluation.drive import SEEN_EVERY, Drive, fallen, heading
 from sim2real_deploy.evaluation.engines import SimulatedRobot, open_robot
 from sim2real_deploy.evaluation.figures import Figures, Record
 from sim2real_deploy.evaluation.scenarios import Pushes, Scenario, Start, Success
@@ -55,10 +55,10 @@ def watch_episode(
     walk = _Walk(drive, scenario, np.random.default_rng(conditions.seed))
     try:
         walk.begin()
-        walk.run()
     except Refusal as refusal:
         why = str(refusal)
         return Episode(scenario.name, trial, False, why, False, 0.0, None), walk.record
+    walk.run()
     figures = walk.record.figures(robot)
     reason = walk.ended or _shortcoming(figures, scenario.success)
     episode = Episode(scenario.name, trial, not reason, reason, walk.fell, walk.ended_s, figures)
@@ -163,13 +163,9 @@ def _displace(robot: SimulatedRobot, start: Start, rng: np.random.Generator) -> 
 
 
 def _push(pushes: Pushes, truth: Truth, rng: np.random.Generator) -> Push:
-    if pushes.direction == "lateral":
-        w, x, y, z = truth.quaternion
-        yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
-        angle = yaw + rng.choice((-pi / 2, pi / 2))
-    else:
-        angle = rng.uniform(-pi, pi)
-    direction = (float(np.cos(angle)), float(np.sin(angle)), 0.0)
+    lateral = pushes.direction == "lateral"
+    angle = heading(truth) + rng.choice((-pi / 2, pi / 2)) if lateral else rng.uniform(-pi, pi)
+    direction = (cos(angle), sin(angle), 0.0)
     return Push(force=pushes.force, direction=direction, duration=pushes.duration)
 
 

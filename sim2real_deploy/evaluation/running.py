@@ -7,6 +7,7 @@ depend on, so an evaluation that was interrupted goes on where it ended.
 import hashlib
 import json
 import multiprocessing
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -56,7 +57,10 @@ def run_on_ray(
         ray: Any = import_module("ray")
     except ImportError:
         raise Refusal("--ray needs Ray: pip install 'sim2real_deploy[ray]'") from None
-    ray.init(address=None if address == "local" else address, log_to_driver=False)
+    local = address == "local"
+    if local:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray.init(address=address, log_to_driver=False, include_dashboard=False if local else None)
     try:
         everywhere = ray.put(bundle)
         remote = ray.remote(num_cpus=1)(run_episode)

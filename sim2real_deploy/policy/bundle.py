@@ -15,7 +15,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy import record
 from sim2real_deploy.policy.contract import Contract, bundle_folder
 from sim2real_deploy.policy.policy import Policy
-from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.robots.spec import Joint
 
 MAX_MODEL_BYTES = 200_000_000
@@ -51,6 +51,12 @@ def load_bundle(name: str | Path, spec: RobotSpec) -> Bundle:
     record.check(contract, policy.session.metadata, str(source))
     replay_golden(policy, str(source))
     return bundle
+
+
+def load_own_bundle(name: str | Path) -> Bundle:
+    """For the robot that it says it is for."""
+    contract = configfile.load(bundle_folder(name) / "policy.yaml", Contract)
+    return load_bundle(name, load_robot(contract.robot))
 
 
 def _read_model(path: Path, contract: Contract) -> bytes:
