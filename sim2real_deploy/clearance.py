@@ -4,7 +4,6 @@ Above the lowest stage two things are asked for: a result of the gate for this v
 run at the stage below that went well and whose report was made. So stages rise one at a time.
 """
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.control.stages import stages_up_to
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import bundle_folder
-from sim2real_deploy.policy.gate_record import GateRow, load_record, scenario_content
+from sim2real_deploy.policy.gate_record import GateRow, load_record, scenario_content, sha256_of
 
 WAIVER = "I accept an untested policy"
 LEAST_RUNS = 20  # of each scenario: fewer say little
@@ -36,20 +35,15 @@ def check_clearance(policy: str, stage: str, runs: Path, last_run: str, waiver: 
     if len(stages) == 1:
         return
     folder = bundle_folder(policy)
-    try:
-        sha256 = hashlib.sha256((folder / "policy.onnx").read_bytes()).hexdigest()
-    except OSError as error:
-        raise Refusal(f"{folder}: has no network that can be read: {error.strerror}") from None
     if waiver != WAIVER:
-        _check_gate(folder, sha256, stages)
-    _check_last_run(stages[-2], sha256, runs, last_run)
+        _check_gate(folder, stages)
+    _check_last_run(stages[-2], sha256_of(folder / "policy.onnx"), runs, last_run)
 
 
-def _check_gate(folder: Path, sha256: str, stages: list[str]) -> None:
+def _check_gate(folder: Path, stages: list[str]) -> None:
     stage = stages[-1]
     try:
-        record = load_record(folder, sha256)
-        tried = record.judged()
+        tried = load_record(folder).judged()
         for name, digest in _needed(stages).items():
             if name not in tried:
                 raise Refusal(f"scenario '{name}' was not tried")
@@ -80,6 +74,8 @@ def _needed(stages: list[str]) -> dict[str, str]:
         needed_from, digest = scenario_content(path)
         if needed_from in stages:
             found[path.stem] = digest
+    if not found:
+        raise Refusal(f"no scenario is needed in {paths.config_file('scenarios')}: is it whole?")
     return found
 
 

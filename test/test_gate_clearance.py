@@ -1,6 +1,5 @@
 """Who may walk a real robot: what is asked for above the lowest stage, and what does not do."""
 
-import hashlib
 import json
 import shutil
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from sim2real_deploy.policy.gate_record import (
     load_record,
     save_record,
     scenario_content,
+    sha256_of,
 )
 
 pytest.importorskip("rclpy", reason="messages are made by ROS's own classes")
@@ -43,7 +43,7 @@ def policy(tmp_path: Path) -> Path:
 
 
 def sha256(policy: Path) -> str:
-    return hashlib.sha256((policy / "policy.onnx").read_bytes()).hexdigest()
+    return sha256_of(policy / "policy.onnx")
 
 
 def record(policy: Path, **successes: int) -> GateRecord:
@@ -63,6 +63,7 @@ def record(policy: Path, **successes: int) -> GateRecord:
     return GateRecord(
         policy="mine",
         sha256=sha256(policy),
+        contract=sha256_of(policy / "policy.yaml"),
         robot="go2",
         version="1",
         made="today",
@@ -168,6 +169,9 @@ def test_a_result_counts_for_its_own_network_and_as_it_was_written(
     save_record(policy, record(policy))
     (policy / "policy.onnx").write_bytes(b"another network")
     refused(policy, tmp_path, "of another network")
+    save_record(policy, record(policy))
+    (policy / "policy.yaml").write_text("kp: 30")
+    refused(policy, tmp_path, "policy.yaml has changed since")
     path.write_text("{}")
     refused(policy, tmp_path, "not a result of the gate")
 
@@ -201,7 +205,7 @@ def test_another_engine_stands_beside_and_is_not_judged(policy: Path, tmp_path: 
 def test_a_stored_result_reads_back(policy: Path) -> None:
     whole = record(policy, stairs=2)
     save_record(policy, whole)
-    assert load_record(policy, sha256(policy)) == whole
+    assert load_record(policy) == whole
     assert whole.judged()["stairs"].rate == 0.1
     assert (policy / FILE).is_file()
 

@@ -1,6 +1,8 @@
 """From what was seen to figures, from figures to rows, from rows to a verdict in words."""
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,12 @@ from sim2real_deploy.evaluation.engines import FIRST, open_robot
 from sim2real_deploy.evaluation.episodes import Episode
 from sim2real_deploy.evaluation.figures import Figures, Record
 from sim2real_deploy.evaluation.gate import compared, judge, summarise, wilson
+from sim2real_deploy.evaluation.gate_store import store_rows
 from sim2real_deploy.evaluation.scenarios import load_scenarios
+from sim2real_deploy.paths import config_file
+from sim2real_deploy.policy.bundle import load_bundle
+from sim2real_deploy.policy.contract import bundle_folder
+from sim2real_deploy.policy.gate_record import load_record, scenario_content
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.twin.config import load_imperfections
 from sim2real_deploy.twin.floors import Floor
@@ -111,6 +118,23 @@ def test_a_policy_that_fails_in_the_other_engine_is_flagged_not_failed() -> None
 def test_a_robot_that_turns_on_the_spot_does_not_shuffle() -> None:
     turning = replace(GOOD, lift=0.005, slip=None, velocity=(0.0, 0.0, 0.5))
     assert summarise(TURN, FIRST, episodes(turning), 0.85).flags == ()
+
+
+def test_a_verdict_is_stored_in_its_bundle_and_found_there(tmp_path: Path) -> None:
+    folder = tmp_path / "go2_walk"
+    shutil.copytree(bundle_folder("go2_walk"), folder)
+    bundle = load_bundle(folder, GO2)
+    rows = [
+        summarise(FLAT, FIRST, episodes(*[GOOD] * 17, failed=3), 0.85),
+        summarise(FLAT, "drake", episodes(*[GOOD] * 9, failed=11), 0.85),
+    ]
+    store_rows(bundle, rows, 0.85, FIRST)
+    stored = load_record(folder)
+    assert stored.sha256 == bundle.contract.sha256
+    assert [(row.engine, row.successes) for row in stored.rows] == [("mujoco", 17), ("drake", 9)]
+    flat = stored.judged()["flat"]
+    assert (flat.rate, flat.interval) == (0.85, rows[0].interval)
+    assert flat.content == scenario_content(config_file("scenarios/flat.yaml"))[1]
 
 
 def test_figures_of_a_known_motion() -> None:

@@ -7,7 +7,13 @@ from pathlib import Path
 from sim2real_deploy import __version__, paths
 from sim2real_deploy.evaluation.gate import Row
 from sim2real_deploy.policy.bundle import Bundle
-from sim2real_deploy.policy.gate_record import GateRecord, GateRow, save_record, scenario_content
+from sim2real_deploy.policy.gate_record import (
+    GateRecord,
+    GateRow,
+    save_record,
+    scenario_content,
+    sha256_of,
+)
 
 
 def store_rows(bundle: Bundle, rows: Sequence[Row], threshold: float, engine: str) -> Path:
@@ -16,6 +22,7 @@ def store_rows(bundle: Bundle, rows: Sequence[Row], threshold: float, engine: st
     record = GateRecord(
         policy=bundle.contract.name,
         sha256=bundle.contract.sha256,
+        contract=sha256_of(bundle.folder / "policy.yaml"),
         robot=bundle.spec.name,
         version=__version__,
         made=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S}",

@@ -39,6 +39,7 @@ class GateRecord(Strict):
     format: Literal[1] = 1
     policy: str
     sha256: str = Field(pattern="^[0-9a-f]{64}$")  # of policy.onnx
+    contract: str = Field(pattern="^[0-9a-f]{64}$")  # of policy.yaml, likewise
     robot: str
     version: str  # of this package
     made: str  # when, UTC
@@ -62,8 +63,8 @@ def save_record(folder: Path, record: GateRecord) -> Path:
     return path
 
 
-def load_record(folder: Path, sha256: str) -> GateRecord:
-    """The stored result, or a Refusal that says why it does not count for this network."""
+def load_record(folder: Path) -> GateRecord:
+    """The stored result, or a Refusal that says why it does not count for what lies beside it."""
     path = folder / FILE
     if not path.is_file():
         raise Refusal(f"{folder.name} was never through the gate: there is no {path}")
@@ -75,9 +76,18 @@ def load_record(folder: Path, sha256: str) -> GateRecord:
     record = configfile.parse(content, GateRecord, str(path))
     if digest != record.digest():
         raise Refusal(f"{path}: was changed after it was written, so it says nothing any more")
-    if record.sha256 != sha256:
+    if record.sha256 != sha256_of(folder / "policy.onnx"):
         raise Refusal(f"{path}: is the result of another network ({record.sha256[:12]}...)")
+    if record.contract != sha256_of(folder / "policy.yaml"):
+        raise Refusal(f"{path}: policy.yaml has changed since")
     return record
+
+
+def sha256_of(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise Refusal(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def scenario_content(path: Path) -> tuple[str, str]:
