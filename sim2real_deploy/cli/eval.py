@@ -1,6 +1,7 @@
 """`sim2real eval`: the gate that a policy passes before it may walk a robot."""
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,7 +60,10 @@ def eval_(
         path.unlink(missing_ok=True)
     done = Results(path, bundle)
     tasks = [(e, s, trial) for e in engines for s in chosen for trial in range(trials)]
-    _run(bundle, done, done.missing(tasks), len(tasks), workers or os.cpu_count() or 1, ray)
+    todo = done.missing(tasks)
+    start = time.monotonic()
+    _run(bundle, done, todo, len(tasks), workers or os.cpu_count() or 1, ray)
+    effort = {"episodes_run": len(todo), "wall_s": time.monotonic() - start}
     rows = [
         gate.summarise(s, e, done.of((e, s, trial) for trial in range(trials)), threshold)
         for s in chosen
@@ -67,10 +71,12 @@ def eval_(
     ]
     rows = gate.compared(rows, engines[0])
     _show(bundle, rows, threshold)
+    typer.echo(f"{len(todo)} episodes in {effort['wall_s']:.0f} s")
     judged = gate.judge([row for row in rows if row.engine == engines[0]], threshold)
     episodes = done.of(tasks)
     if json:
-        checks.write_json(json, "eval", judged, gate.as_json(bundle, rows, episodes, threshold))
+        raw = effort | gate.as_json(bundle, rows, episodes, threshold)
+        checks.write_json(json, "eval", judged, raw)
     if html:
         from sim2real_deploy.analysis.gate_report import write_gate_report
 
