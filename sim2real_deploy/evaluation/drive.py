@@ -16,7 +16,7 @@ from sim2real_deploy.wire.in_process import InProcessLink
 
 STAGE = "field"  # all the speed that a policy was trained for
 STAND_UP_S = 6.0  # the longest it may take
-SUPERVISED_EVERY = 2  # ticks: a process of its own lags as much, and it is half the work
+SUPERVISED_EVERY = 4  # ticks between two cycles of the supervisor, whose work is half of a tick's
 SEEN_EVERY = 10  # ticks of the wire between two looks at what really happens
 FALLEN_HEIGHT, FALLEN_TILT = 0.5, 1.0  # of the height it stands at; rad
 

@@ -27,7 +27,7 @@ class Command(Strict):
     """A velocity held for a while: vx, vy in m/s, wz in rad/s."""
 
     velocity: tuple[float, float, float]
-    seconds: float = Field(default=10.0, gt=SETTLE_S + 1, le=600)
+    seconds: float = Field(default=8.0, gt=SETTLE_S + 1, le=600)  # with standing up, ten
 
 
 class Pushes(Strict):

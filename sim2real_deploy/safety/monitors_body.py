@@ -17,8 +17,10 @@ class Joints:
         self._low, self._high = robot.position_low, robot.position_high
         self._per_speed = 1.0 / robot.velocity_limit
         self._per_torque = 1.0 / robot.torque_limit
-        self._lost = Rate()
-        self._last_lost: np.ndarray[tuple[int], np.dtype[np.uint32]] | None = None
+        self._rate = Rate()
+        self._lost: np.ndarray[tuple[int], np.dtype[np.uint32]] | None = None
+        self._lost_bytes = b""  # the same: they are cheaper to compare
+        self._lost_sum = 0
         self._losing = ""
         self._readings: Readings = {}
 
@@ -39,25 +41,32 @@ class Joints:
         return Reading(float(values[index]), self._names[index])
 
     def _losses(self, state: RobotState, now_ns: int) -> Reading:
-        if self._last_lost is None or (grown := state.lost != self._last_lost).any():
-            if self._last_lost is not None:
-                self._losing = self._names[int(grown.argmax())]
-            self._last_lost = state.lost.copy()
-        return Reading(self._lost(int(self._last_lost.sum(dtype=np.int64)), now_ns), self._losing)
+        content = state.lost.tobytes()
+        if content != self._lost_bytes:
+            if self._lost is not None:
+                self._losing = self._names[int((state.lost != self._lost).argmax())]
+            self._lost, self._lost_bytes = state.lost.copy(), content
+            self._lost_sum = int(state.lost.sum(dtype=np.int64))
+        return Reading(self._rate(self._lost_sum, now_ns), self._losing)
 
 
 class Battery:
     def __init__(self) -> None:
         self._readings: Readings = {}
+        self._cells = b""  # what the imbalance was last computed of: they seldom change
+        self._imbalance_v = 0.0
 
     def measure(self, inputs: Inputs, _now_ns: int) -> Readings:
         state = inputs.state
         if state is not None and state.battery_percent >= 0:
-            cells = state.cell_millivolts[state.cell_millivolts > 0]
-            imbalance = float(np.ptp(cells)) / 1000.0 if len(cells) else 0.0
+            content = state.cell_millivolts.tobytes()
+            if content != self._cells:
+                self._cells = content
+                cells = state.cell_millivolts[state.cell_millivolts > 0]
+                self._imbalance_v = float(np.ptp(cells)) / 1000.0 if len(cells) else 0.0
             self._readings = {
                 "battery_percent": Reading(state.battery_percent),
-                "cell_imbalance_v": Reading(imbalance),
+                "cell_imbalance_v": Reading(self._imbalance_v),
                 "voltage": Reading(state.voltage),
             }
         return self._readings
