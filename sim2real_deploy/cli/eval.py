@@ -52,6 +52,7 @@ def eval_(
     if store and folder is not None:
         raise Refusal("--store: a launch trusts the scenarios of this package alone, not --folder")
     bundle = load_own_bundle(policy)
+    _check_papers(bundle)
     chosen = load_scenarios([name for name in scenarios.split(",") if name], folder)
     chosen = needed_for(stage, chosen) if stage else chosen
     engines = (FIRST, SECOND) if compare else (engine,)
@@ -85,6 +86,17 @@ def eval_(
     if store:
         typer.echo(f"stored: {store_rows(bundle, rows, threshold, engines[0])}")
     raise typer.Exit(checks.exit_code(judged))
+
+
+def _check_papers(bundle: "Bundle") -> None:
+    """What fails on paper need not walk."""
+    from sim2real_deploy.policy.check import static_checks
+
+    failed = [check for check in static_checks(bundle) if not check.ok]
+    if failed:
+        said = "; ".join(f"{check.name}: {check.value:g}, not {check.bound}" for check in failed)
+        name = bundle.contract.name
+        raise Refusal(f"{name} does not pass the gate: on paper already: {said}")
 
 
 def _run(

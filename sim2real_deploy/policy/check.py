@@ -5,8 +5,10 @@ import numpy as np
 from sim2real_deploy.checks import Check
 from sim2real_deploy.policy.bundle import FULL_TORQUE_RAD, GOLDEN_TOLERANCE, Bundle
 from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.robots.state import Floats
 
 RANDOM_STEPS = 200
+LATEST = 5  # steps within which a policy is expected to answer at all
 WILD = 5.0  # spread of random inputs: far beyond what a robot sees
 
 
@@ -28,6 +30,7 @@ def static_checks(bundle: Bundle) -> list[Check]:
         Check.at_most("range moved by an action of 1", float(np.max(scale / (high - low))), 1),
         Check.at_most("golden steps, largest error", golden_error(policy), GOLDEN_TOLERANCE),
         Check.at_most("answers that are not finite", wild_answers(policy), 0),
+        Check.at_most("steps until it answers what it sees", steps_to_answer(policy), 0),
     ]
 
 
@@ -56,3 +59,23 @@ def wild_answers(policy: Policy) -> int:
         broken += not np.isfinite(policy.action).all()
     policy.reset()
     return broken
+
+
+def steps_to_answer(policy: Policy) -> int:
+    """How many steps late the action changes after the observation did: a policy that gives its
+    actions out late may still walk in the twin, and trembles on the robot."""
+
+    def actions(first: float) -> list[Floats]:
+        policy.reset()
+        given = []
+        for observation in (first, *[0.0] * (LATEST - 1)):
+            for values in policy.session.inputs.values():
+                values[:] = observation
+            policy.session.run()
+            given.append(policy.action.copy())
+        return given
+
+    pairs = zip(actions(0.0), actions(1.0), strict=True)
+    late = [np.array_equal(calm, stirred) for calm, stirred in pairs]
+    policy.reset()
+    return late.index(False) if not all(late) else LATEST
