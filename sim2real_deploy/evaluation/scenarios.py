@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -118,12 +119,14 @@ class Scenario(Strict):
 
     def digest(self) -> str:
         """Of all that a result depends on but the policy, the robot and the engine."""
-        content = [
-            self.model_dump(mode="json", exclude=WORDS),
-            load_imperfections(self.preset).model_dump(mode="json"),
-            load_stage(self.stage).model_dump(mode="json"),
-        ]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        content = json.dumps(self.model_dump(mode="json", exclude=WORDS), sort_keys=True)
+        return hashlib.sha256((content + _named(self.preset, self.stage)).encode()).hexdigest()[:16]
+
+
+@lru_cache
+def _named(preset: str, stage: str) -> str:
+    """What stands in other files: read once, as it is asked for with every episode."""
+    return load_imperfections(preset).model_dump_json() + load_stage(stage).model_dump_json()
 
 
 def load_scenarios(names: Sequence[str] = (), folder: Path | None = None) -> list[Scenario]:
