@@ -11,9 +11,9 @@ import torch
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
-from sim2real_deploy.training.config import load_training
+from sim2real_deploy.training.config import Network, load_training
 from sim2real_deploy.training.export import export, network
-from sim2real_deploy.training.ppo import mlp
+from sim2real_deploy.training.ppo import Actor
 from sim2real_deploy.training.trainer import Run, train
 
 ROBOT = load_robot("go2")
@@ -66,10 +66,11 @@ def test_the_written_network_computes_what_torch_computes() -> None:
     import onnxruntime
 
     torch.manual_seed(0)
-    module = mlp(7, (16, 8), 3)
-    model = network([p.detach().numpy() for p in module.parameters()])
+    actor = Actor(7, 3, Network(hidden=(16, 8), feeling=(5,), initial_std=1, final_std=0.1), felt=2)
+    parts = ([p.detach().numpy() for p in part.parameters()] for part in (actor.feel, actor.act))
+    model = network(*parts)
     session = onnxruntime.InferenceSession(model)
     for _ in range(10):
         seen = np.random.default_rng(0).normal(size=(1, 7)).astype(np.float32)
         (given,) = session.run(None, {"observation": seen})
-        assert given == pytest.approx(module(torch.from_numpy(seen)).detach().numpy(), abs=1e-6)
+        assert given == pytest.approx(actor(torch.from_numpy(seen)).detach().numpy(), abs=1e-6)

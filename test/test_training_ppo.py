@@ -7,7 +7,8 @@ from sim2real_deploy.training.config import Network, load_training
 from sim2real_deploy.training.ppo import Batch, Learner, advantages, log_probability
 
 PPO = load_training("go2_walk").ppo
-NETWORK = Network(hidden=(32,), initial_std=0.5, final_std=0.1)
+NETWORK = Network(hidden=(32,), feeling=(16,), initial_std=0.5, final_std=0.1)
+FELT = slice(0, 1)  # in these games: what is seen
 STEPS, COUNT = 8, 64
 torch.set_num_threads(1)  # tiny networks: a second thread only waits
 
@@ -48,12 +49,12 @@ def play(learner: Learner, rounds: int, lowest: float, power: int = 1) -> float:
 
 def test_it_learns_to_give_back_what_it_sees() -> None:
     torch.manual_seed(0)
-    learner = Learner(1, 1, 1, NETWORK, PPO)
+    learner = Learner(1, 1, 1, NETWORK, PPO, FELT)
     before = play(learner, 1, lowest=-1.0)
     after = play(learner, 60, lowest=-1.0)
     assert after > before / 4  # rewards are negative
     seen = torch.tensor([[-0.8], [0.0], [0.8]])
-    assert torch.allclose(learner.actor.mean(seen), seen, atol=0.25)
+    assert torch.allclose(learner.actor(seen), seen, atol=0.25)
 
 
 def test_the_mirror_teaches_the_side_that_was_never_seen() -> None:
@@ -62,15 +63,15 @@ def test_the_mirror_teaches_the_side_that_was_never_seen() -> None:
     for mirrored in (False, True):
         torch.manual_seed(0)
         turn_over = (lambda values: -values) if mirrored else None
-        learner = Learner(1, 1, 1, NETWORK, PPO, turn_over, turn_over)
+        learner = Learner(1, 1, 1, NETWORK, PPO, FELT, turn_over, turn_over)
         play(learner, 60, lowest=0.0, power=3)
-        error[mirrored] = (learner.actor.mean(seen) - seen**3).abs().max().item()
+        error[mirrored] = (learner.actor(seen) - seen**3).abs().max().item()
     assert error[True] < 0.25
     assert error[True] < error[False] / 2
 
 
 def test_the_learning_rate_follows_the_size_of_the_updates() -> None:
-    learner = Learner(1, 1, 1, NETWORK, PPO)
+    learner = Learner(1, 1, 1, NETWORK, PPO, FELT)
     start = learner.rate
     learner._adapt_rate(10 * PPO.target_kl, 1.0)
     assert learner.rate < start
@@ -85,7 +86,19 @@ def test_the_learning_rate_follows_the_size_of_the_updates() -> None:
 
 
 def test_noise_is_held_down_late_in_a_run() -> None:
-    learner = Learner(1, 1, 1, NETWORK, PPO)
+    learner = Learner(1, 1, 1, NETWORK, PPO, FELT)
     batch = Batch.empty(STEPS, COUNT, 1, 1, 1)
     learner.learn(batch, torch.zeros(COUNT), late=1.0)
     assert learner.actor.log_std.exp().max() <= NETWORK.final_std + 1e-6
+
+
+def test_it_learns_to_feel_what_only_the_critic_is_told() -> None:
+    torch.manual_seed(0)
+    learner = Learner(1, 2, 1, NETWORK, PPO, slice(1, 2))
+    batch = Batch.empty(STEPS, COUNT, 1, 2, 1)
+    batch.observation[:] = torch.rand(STEPS, COUNT, 1)
+    batch.privileged[..., 1:] = 1.0 - 2.0 * batch.observation
+    for _ in range(100):
+        learner.learn(batch, torch.zeros(COUNT))
+    seen = torch.tensor([[0.1], [0.5], [0.9]])
+    assert torch.allclose(learner.actor.feel(seen), 1.0 - 2.0 * seen, atol=0.1)

@@ -126,6 +126,7 @@ class Terrain(Strict):
 
 class Network(Strict):
     hidden: tuple[int, ...] = Field(min_length=1)
+    feeling: tuple[int, ...] = Field(min_length=1)  # hidden layers of the velocity estimate
     initial_std: float = Field(gt=0)
     final_std: float = Field(gt=0)  # at most, at the end of the run
 

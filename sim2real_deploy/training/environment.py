@@ -20,6 +20,7 @@ CONTACT_FORCE = 1.0  # N
 MOTION = 0.1  # rad/s over which joint friction turns from one direction to the other
 EDGE = 0.7  # m from the end of a tile where an episode is cut short
 # What the critic is told of an environment's own physics, and what brings it to about 1.
+VELOCITY = slice(0, 3)  # of the trunk, in what the critic sees
 TOLD = {"friction": 1.0, "payload": 4.0, "motor_strength": 1.0, "delay": 0.02}
 
 
@@ -106,7 +107,7 @@ class Environment:
         self._applied = targets[:, -1]
 
     def observe(self) -> tuple[Array, Array]:
-        """What the actor sees, noisy, and what the critic sees, true and more of it."""
+        """What the actor sees, noisy, and what the critic sees: true, VELOCITY first, and more."""
         sight = Sight(
             turning=self.physics.turning.astype(np.float32),
             gravity=self._gravity(),
@@ -123,7 +124,7 @@ class Environment:
         self._fresh[:] = False
         velocity = self.physics.in_body(self.physics.velocity)
         told = [self.drawn[name] / reach for name, reach in TOLD.items()]
-        parts = [true, velocity, self._heights, self._contact, *told]
+        parts = [velocity, true, self._heights, self._contact, *told]
         return seen, np.concatenate(parts, 1, dtype=np.float32)
 
     def _gravity(self) -> Array:

@@ -22,6 +22,7 @@ from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.environment import Environment
 from sim2real_deploy.training.trainer import load_checkpoint
 
+Weights = list[np.ndarray[Any, Any]]
 INPUT, OUTPUT = "observation", "action"
 OPSET, IR_VERSION = 17, 8  # old enough for every ONNX Runtime a robot may carry
 GOLDEN = 16
@@ -33,8 +34,9 @@ def export(checkpoint: Path, folder: Path) -> Contract:
     content = load_checkpoint(checkpoint)
     config = configfile.parse(content["config"], TrainingConfig, str(checkpoint))
     robot = load_robot(config.robot)
-    weights = [content["actor"][name].numpy() for name in content["actor"] if name != "log_std"]
-    bare = network(weights)
+    actor = {name: values.numpy() for name, values in content["actor"].items()}
+    feel, act = ([actor[n] for n in actor if n.startswith(part)] for part in ("feel.", "act."))
+    bare = network(feel, act)
     claims = _claims(config, robot, content)
     claims |= {"golden": _golden(config, robot, bare), "sha256": "0" * 64}
     draft = configfile.parse(claims, Contract, str(checkpoint))
@@ -44,26 +46,17 @@ def export(checkpoint: Path, folder: Path) -> Contract:
     return contract
 
 
-def network(weights: list[np.ndarray[Any, Any]]) -> bytes:
-    """A multilayer perceptron with ELU between its layers; weights and biases by turns."""
-    nodes, tensors, flowing = [], [], INPUT
-    layers = len(weights) // 2
-    for i in range(layers):
-        tensors.append(numpy_helper.from_array(weights[2 * i], f"weight{i}"))
-        tensors.append(numpy_helper.from_array(weights[2 * i + 1], f"bias{i}"))
-        out = OUTPUT if i == layers - 1 else f"linear{i}"
-        nodes.append(helper.make_node("Gemm", [flowing, f"weight{i}", f"bias{i}"], [out], transB=1))
-        flowing = out
-        if i < layers - 1:
-            flowing = f"elu{i}"
-            nodes.append(helper.make_node("Elu", [out], [flowing]))
-    graph = helper.make_graph(
-        nodes,
-        "policy",
-        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [1, weights[0].shape[1]])],
-        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [1, weights[-1].shape[0]])],
-        tensors,
+def network(feel: Weights, act: Weights) -> bytes:
+    """What is felt joins the observation; the second perceptron acts on both."""
+    felt_nodes, felt_tensors = _perceptron(feel, "feel", INPUT, "felt")
+    nodes, tensors = _perceptron(act, "act", "all", OUTPUT)
+    join = helper.make_node("Concat", [INPUT, "felt"], ["all"], axis=-1)
+    nodes, tensors = [*felt_nodes, join, *nodes], [*felt_tensors, *tensors]
+    ends = (INPUT, feel[0].shape[1]), (OUTPUT, act[-1].shape[0])
+    first, last = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size]) for name, size in ends
     )
+    graph = helper.make_graph(nodes, "policy", [first], [last], tensors)
     model = helper.make_model(
         graph,
         producer_name="sim2real_deploy",
@@ -72,6 +65,25 @@ def network(weights: list[np.ndarray[Any, Any]]) -> bytes:
     )
     onnx.checker.check_model(model)
     return bytes(model.SerializeToString())
+
+
+def _perceptron(
+    weights: Weights, name: str, given: str, result: str
+) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """Layers with ELU between them; weights and biases by turns."""
+    nodes, tensors, flowing = [], [], given
+    layers = len(weights) // 2
+    for i in range(layers):
+        weight, bias = f"{name}_weight{i}", f"{name}_bias{i}"
+        tensors.append(numpy_helper.from_array(weights[2 * i], weight))
+        tensors.append(numpy_helper.from_array(weights[2 * i + 1], bias))
+        out = result if i == layers - 1 else f"{name}_linear{i}"
+        nodes.append(helper.make_node("Gemm", [flowing, weight, bias], [out], transB=1))
+        flowing = out
+        if i < layers - 1:
+            flowing = f"{name}_elu{i}"
+            nodes.append(helper.make_node("Elu", [out], [flowing]))
+    return nodes, tensors
 
 
 def _claims(config: TrainingConfig, robot: RobotSpec, content: dict[str, Any]) -> dict[str, Any]:

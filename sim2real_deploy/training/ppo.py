@@ -29,20 +29,31 @@ def mlp(inputs: int, hidden: tuple[int, ...], outputs: int) -> nn.Sequential:
 
 
 class Actor(nn.Module):
-    """A network for the mean action; its spread does not depend on the observation."""
+    """A network for the mean action; its spread does not depend on the observation.
 
-    def __init__(self, observations: int, actions: int, network: Network):
+    A first network tells from the observation what the robot cannot measure (`felt` values, its
+    own velocity): learnt from the truth, not from rewards, it is what closes the loop on speed.
+    """
+
+    def __init__(self, observations: int, actions: int, network: Network, felt: int):
         super().__init__()
-        self.mean = mlp(observations, network.hidden, actions)
-        last = list(self.mean.parameters())[-2:]
+        self.feel = mlp(observations, network.feeling, felt)
+        self.act = mlp(observations + felt, network.hidden, actions)
+        last = list(self.act.parameters())[-2:]
         with torch.no_grad():  # small first actions: begin near the default pose
             last[0].mul_(0.1)
             last[1].zero_()
         self.log_std = nn.Parameter(torch.full((actions,), network.initial_std).log())
 
+    def forward(self, observation: Tensor) -> Tensor:
+        """The mean action."""
+        felt: Tensor = self.feel(observation).detach()
+        mean: Tensor = self.act(torch.cat([observation, felt], -1))
+        return mean
+
     def sample(self, observation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """An action, its log probability and the mean it was drawn round."""
-        mean: Tensor = self.mean(observation)
+        mean: Tensor = self(observation)
         action = mean + self.log_std.exp() * torch.randn_like(mean)
         return action, log_probability(action, mean, self.log_std), mean
 
@@ -98,7 +109,8 @@ def advantages(batch: Batch, last_value: Tensor, gamma: float, lam: float) -> Te
 
 
 class Learner:
-    """The two networks and how they learn from a batch."""
+    """The networks and how they learn from a batch; `felt` is where in the critic's truth the
+    values are that the actor learns to feel."""
 
     def __init__(
         self,
@@ -107,20 +119,22 @@ class Learner:
         actions: int,
         network: Network,
         ppo: Ppo,
+        felt: slice,
         mirror_observation: Mirror | None = None,
         mirror_action: Mirror | None = None,
     ):
         self.ppo, self.network = ppo, network
-        self.actor = Actor(observations, actions, network)
+        self.actor = Actor(observations, actions, network, felt.stop - felt.start)
+        self.felt = felt
         self.critic = mlp(privileged, network.hidden, 1)
         self.rate = min(ppo.critic_rate, ppo.actor_rate[1])
-        self.actor_optimiser = torch.optim.Adam(self.actor.parameters(), self.rate, fused=True)
-        self.critic_optimiser = torch.optim.Adam(
-            self.critic.parameters(), ppo.critic_rate, fused=True
-        )
+        self._by_rewards = [*self.actor.act.parameters(), self.actor.log_std]
+        self._by_truth = [*self.critic.parameters(), *self.actor.feel.parameters()]
+        self.actor_optimiser = torch.optim.Adam(self._by_rewards, self.rate, fused=True)
+        self.critic_optimiser = torch.optim.Adam(self._by_truth, ppo.critic_rate, fused=True)
         self.mirror_observation = mirror_observation
         self.mirror_action = mirror_action
-        self.parameters = [*self.actor.parameters(), *self.critic.parameters()]
+        self.parameters = [*self._by_rewards, *self._by_truth]
 
     def value(self, privileged: Tensor) -> Tensor:
         value: Tensor = self.critic(privileged).squeeze(-1)
@@ -139,7 +153,7 @@ class Learner:
         old_log_std = self.actor.log_std.detach().clone()
         old = batch.log_probability.flatten()
         self.critic_optimiser.param_groups[0]["lr"] = ppo.critic_rate * anneal
-        losses = torch.zeros(3)
+        losses = torch.zeros(4)
         size = len(advantage) // ppo.minibatches
         for _ in range(ppo.epochs):
             order = torch.randperm(len(advantage))
@@ -154,24 +168,30 @@ class Learner:
                     old_log_std,
                 )
                 value_loss = (self.value(privileged[pick]) - returns[pick]).square().mean()
+                truth = privileged[pick][:, self.felt]
+                feeling_loss = (self.actor.feel(observation[pick]) - truth).square().sum(-1).mean()
                 entropy = self.actor.log_std.sum()
-                loss = policy_loss + value_loss - anneal * ppo.entropy * entropy
+                loss = policy_loss + value_loss + feeling_loss - anneal * ppo.entropy * entropy
                 self.actor_optimiser.zero_grad(set_to_none=True)
                 self.critic_optimiser.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 kl = self._average_gradients(kl)
                 self._adapt_rate(kl, anneal)
-                nn.utils.clip_grad_norm_(self.actor.parameters(), ppo.gradient_norm)
-                nn.utils.clip_grad_norm_(self.critic.parameters(), ppo.gradient_norm)
+                nn.utils.clip_grad_norm_(self._by_rewards, ppo.gradient_norm)
+                nn.utils.clip_grad_norm_(self._by_truth, ppo.gradient_norm)
                 self.actor_optimiser.step()
                 self.critic_optimiser.step()
-                losses += torch.tensor([policy_loss.item(), value_loss.item(), kl])
+                parts = (policy_loss, value_loss, feeling_loss)
+                losses += torch.tensor([*(part.item() for part in parts), kl])
         if late:
             self.actor.log_std.data.clamp_(max=self._most_log_std(late))
-        policy_loss, value_loss, kl = (losses / (ppo.epochs * ppo.minibatches)).tolist()
+        policy_loss, value_loss, feeling_loss, kl = (
+            losses / (ppo.epochs * ppo.minibatches)
+        ).tolist()
         return {
             "policy_loss": policy_loss,
             "value_loss": value_loss,
+            "felt_error": math.sqrt(feeling_loss),
             "kl": kl,
             "rate": self.rate,
             "std": float(self.actor.log_std.detach().exp().mean()),
@@ -191,7 +211,7 @@ class Learner:
             observation = torch.cat([observation, self.mirror_observation(observation)])
             action = torch.cat([action, self.mirror_action(action)])
             old, advantage = old.repeat(2), advantage.repeat(2)
-        mean = self.actor.mean(observation)
+        mean = self.actor(observation)
         log_std = self.actor.log_std
         ratio = (log_probability(action, mean, log_std) - old).exp()
         clipped = ratio.clamp(1 - self.ppo.clip, 1 + self.ppo.clip)
