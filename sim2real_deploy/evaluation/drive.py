@@ -15,6 +15,7 @@ from sim2real_deploy.twin.robot import BaseTruth, Vector
 from sim2real_deploy.wire.in_process import InProcessLink
 
 STAGE = "field"  # all the speed that a policy was trained for
+FIRST_LOOK = 20  # ticks until control and supervisor have surely seen a state, on any bus
 STAND_UP_S = 6.0  # the longest it may take
 SUPERVISED_EVERY = 4  # ticks between two cycles of the supervisor, whose work is half of a tick's
 SEEN_EVERY = 10  # ticks of the wire between two looks at what really happens
@@ -56,7 +57,8 @@ class Drive:
         self.walk()
 
     def stand(self) -> None:
-        self.tick()
+        for _ in range(FIRST_LOOK):
+            self.tick()
         self._reach(Event.STAND, Mode.STANDING)
 
     def walk(self) -> None:

@@ -73,7 +73,7 @@ def summarise(
     reasons: dict[str, int] = {}
     for episode in every:
         if not episode.success:
-            kind = "fell" if episode.fell else episode.reason
+            kind = "fell" if episode.fell else episode.reason.split(" by 0.")[0]
             reasons[kind] = reasons.get(kind, 0) + 1
     failed = (f"{successes} of {runs} succeed: {scenario.if_failed}",) if rate < threshold else ()
     return Row(
