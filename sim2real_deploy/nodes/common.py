@@ -136,7 +136,7 @@ def run(build: Callable[[Stop], Sequence[Node]]) -> NoReturn:
             place.wait_turn()
     except Refusal as refusal:
         print(refusal, file=sys.stderr, flush=True)
-        stop.exit_code = 2
+        stop.request(2)
     finally:
         for node in reversed(nodes):
             close = getattr(node, "close", None)

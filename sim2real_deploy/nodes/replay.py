@@ -27,7 +27,8 @@ PARAMETERS = (
     Parameter("start", 0.0, "Seconds into the bag to start at.", (0.0, 1e6)),
     Parameter("loop", False, "Begin again at the end."),
 )
-LISTEN_S = 1.5  # before playing: is somebody publishing these topics already?
+LISTEN_S = 3.5  # before playing: a node that is running makes itself known every 3 s
+MATCH_S = 3.0  # at most, until those who listen are connected
 GLOBAL = frozenset(("/rosout", "/parameter_events", "/diagnostics", "/clock"))
 COMMANDS = ("/cmd_vel", "/cmd_vel_stamped", "/joy")
 PATIENCE_S = 0.1
@@ -46,7 +47,9 @@ class Replay(Node):
         self._outputs: dict[str, Publisher[Any]] = {}
         self._playback: PlaybackClock | None = None
         self._thread = threading.Thread(target=self._run, name="playback")
-        time.sleep(LISTEN_S)
+        self.get_logger().info("looking whether a stack is running here")
+        if stop.event.wait(LISTEN_S):
+            return
         self._check_nobody_else()
         for topic in self._bag.topics.values():
             self._advertise(topic)
@@ -85,11 +88,20 @@ class Replay(Node):
         self._outputs[topic.name] = self.create_publisher(kind, topic.name, profile)
 
     def _run(self) -> None:
+        deadline = time.monotonic() + MATCH_S
+        while not self._all_matched() and time.monotonic() < deadline:
+            self._stop.event.wait(0.05)
         with _Keys(self._on_key):
             self._play()
             while self._loop and not self._stop.event.is_set():
                 self._play()
         self._stop.request()
+
+    def _all_matched(self) -> bool:
+        return all(
+            output.get_subscription_count() >= self.count_subscribers(name)
+            for name, output in self._outputs.items()
+        )
 
     def _play(self) -> None:
         """Once through; what is latched from before the start is played first."""
