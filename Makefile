@@ -9,7 +9,7 @@ PIP := $(BIN)/pip --disable-pip-version-check -q install -c constraints.txt
 # The vendor SDK's own requirements pin a DDS version without wheels: it is installed by itself.
 VENDOR_SDK := unitree-sdk2==1.0.1
 
-.PHONY: help install walk test check faults bench soak train clean
+.PHONY: help install walk test check faults bench gate soak train clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1	\2/'
@@ -49,6 +49,9 @@ bench: $(VENV)/.installed  ## wire, twin and control against the usual way
 	$(SIM2REAL) bench wire --json runs/bench_wire.json
 	$(SIM2REAL) bench twin --json runs/bench_twin.json
 	$(SIM2REAL) bench control --json runs/bench_control.json
+
+gate: $(VENV)/.installed  ## the shipped policy through every scenario of the gate
+	$(SIM2REAL) eval go2_walk --json runs/gate.json --html runs/gate.html
 
 soak: $(VENV)/.trainer  ## the slow tests: minutes each
 	$(BIN)/python -m pytest -m slow --timeout 3600

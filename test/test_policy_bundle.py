@@ -64,17 +64,19 @@ def test_a_recurrent_network_carries_its_state_and_forgets_it_on_reset(tmp_path)
     policy = load(tmp_path, model, recurrence=[{"input": "h_in", "output": "h_out"}]).open()
     state, still = make_state(SPEC), np.zeros(3, np.float32)
 
-    def three_steps() -> list[float]:
+    def three_steps(rehearsals: int = 0) -> list[float]:
         found = []
         for _ in range(3):
             policy.observe(state, still)
             policy.infer()
             found.append(float(policy.action[0]))
+            for _ in range(rehearsals):
+                policy.rehearse()
         return found
 
     assert three_steps() == [0, 1, 2]
     policy.reset()
-    assert three_steps() == [0, 1, 2]
+    assert three_steps(rehearsals=2) == [0, 1, 2]  # they count for nothing
 
 
 def test_history_reaches_the_network(tmp_path):

@@ -81,6 +81,16 @@ class Controller:
                     return sent
         return self.damp()
 
+    def rehearse(self, now_ns: int) -> None:
+        """After the command is out: warm the policy up when the next tick will step it."""
+        due = now_ns + 1.5 * self.period_ns >= self._policy_due_ns
+        if due and self.mode is Mode.WALKING and self.policy is not None:
+            try:
+                self.policy.rehearse()
+            except Exception as error:  # it would fail in the next tick, too
+                self.policy_failed = True
+                self.fail(f"{type(error).__name__}: {error}", now_ns)
+
     def fail(self, why: str, now_ns: int) -> None:
         """Damping, latched: only a reset of the supervisor that saw it too lifts it."""
         self.situation.fault = self.situation.fault or why

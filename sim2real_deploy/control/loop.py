@@ -86,6 +86,7 @@ class ControlLoop:
         work_ns = time.perf_counter_ns() - start
         self.ticks.write(now_ns, age_ns, gap_ns, work_ns, write_ns)
         supervision.answer(controller, now_ns, self.ticks.written, self.misses)
+        controller.rehearse(now_ns)
         while self._requests:
             event, future = self._requests.popleft()
             future.set_result(controller.request(event, now_ns))

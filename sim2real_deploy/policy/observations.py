@@ -136,6 +136,9 @@ class TermWindow:
         self._window = window
         self._newest = newest
 
+    def rehearse(self, seen: Seen) -> None:
+        self._function(seen)
+
     def push(self, seen: Seen, fill: bool) -> None:
         window, newest = self._window, self._newest
         if self.history > 1:
@@ -170,6 +173,10 @@ class Observation:
         self.labels = self._label(group, joint_names)
         self.values = np.zeros(len(self.labels), np.float32)
         self._fresh = True
+
+    def rehearse(self, seen: Seen) -> None:
+        for window in self._windows:
+            window.rehearse(seen)
 
     def place(self, buffer: Floats) -> None:
         """Live in `buffer` from now on: the network reads it where it is written."""

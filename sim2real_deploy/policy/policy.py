@@ -77,7 +77,8 @@ class Policy:
         seen = self._seen
         seen.gyroscope = state.gyroscope
         gravity_in_body(state.quaternion, seen.gravity)
-        np.clip(command, self.command_low, self.command_high, out=seen.command)
+        np.maximum(command, self.command_low, out=seen.command)  # np.clip costs several times this
+        np.minimum(seen.command, self.command_high, out=seen.command)
         np.take(state.q, self._order, out=seen.q, mode="clip")
         np.take(state.dq, self._order, out=seen.dq, mode="clip")
         seen.time_s = self._steps / self.contract.rate_hz
@@ -87,12 +88,20 @@ class Policy:
     def infer(self) -> Floats:
         """The joint targets, SDK order. Not finite where the network is not: the caller judges."""
         self.session.run()
-        np.clip(self.session.action, self._clip_low, self._clip_high, out=self._clipped)
+        np.maximum(self.session.action, self._clip_low, out=self._clipped)
+        np.minimum(self._clipped, self._clip_high, out=self._clipped)
         observed = self.contract.action.observed
         self._seen.action[:] = self.session.action if observed == "raw" else self._clipped
         self._steps += 1
         self.target[self._order] = self._offset + self._scale * self._clipped
         return self.target
+
+    def rehearse(self) -> None:
+        """Go through the motions, so that the next step finds the processor's caches warm: a
+        policy that rested for 20 ms takes several times as long as one that did not."""
+        for item in self._observations:
+            item.rehearse(self._seen)
+        self.session.rehearse()
 
     def surprise(self) -> float:
         """Root mean square of the observation's z-scores: about 1 in training, 0 if not told."""
