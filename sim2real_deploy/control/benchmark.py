@@ -238,7 +238,7 @@ class _MarkedLink(DdsLink):
 
     def send(self, command: JointCommand) -> bytes:
         if self.latest is not None:
-            self._encoder._fields["reserve"] = self.latest.tick
+            self._encoder.set_field("reserve", self.latest.tick)
         return super().send(command)
 
 

@@ -237,14 +237,39 @@ class CommandEncoder(_Encoder):
         self._finite = _Finite(places)
         self._echoed = family.echoed
         self._echoed_from = family.state.span(family.echoed).start if family.echoed else 0
+        self._known = self._sample = b""  # values of the last command, and what became of them
 
     def follow(self, state: RobotState) -> None:
         """Repeat from the robot's state what its commands must repeat (hg: the machine's mode)."""
         if self._echoed:
-            self._fields[self._echoed] = state.raw[self._echoed_from]
+            self.set_field(self._echoed, state.raw[self._echoed_from])
+
+    def set_field(self, name: str, value: int) -> None:
+        """One of the command's own fields, in every sample from now on."""
+        if self._fields[name] != value:
+            self._fields[name] = value
+            self._known = b""
 
     def encode(self, command: JointCommand) -> bytes:
-        """A whole sample. A value that is not finite is refused: nothing like it may leave."""
+        """A whole sample. A value that is not finite is refused: nothing like it may leave.
+
+        Between two steps of a policy the same command goes out again and again: it is kept.
+        """
+        values = b"".join(
+            (
+                command.q.tobytes(),
+                command.dq.tobytes(),
+                command.torque.tobytes(),
+                command.kp.tobytes(),
+                command.kd.tobytes(),
+            )
+        )
+        if values != self._known:
+            self._sample = self._encode(command)
+            self._known = values
+        return self._sample
+
+    def _encode(self, command: JointCommand) -> bytes:
         self._q[:] = command.q
         self._dq[:] = command.dq
         self._tau[:] = command.torque
