@@ -10,7 +10,7 @@ from safety_world import DAMPING, GO2, MS, TICK, WALKING, healthy_inputs, health
 
 from sim2real_deploy.safety.inputs import Inputs, Rate, Reading
 from sim2real_deploy.safety.monitors_body import Battery, Joints, RemoteControl
-from sim2real_deploy.safety.monitors_state import Posture, StateStream
+from sim2real_deploy.safety.monitors_state import LONGEST_LOOK_S, Posture, StateStream
 from sim2real_deploy.safety.monitors_system import Control, Surroundings
 from sim2real_deploy.wire import remote
 from sim2real_deploy.wire.link import LinkCounters, Writer
@@ -69,18 +69,29 @@ def test_before_the_first_state_nothing_is_said_of_its_age() -> None:
 
 def test_the_age_grows_while_the_robot_is_silent() -> None:
     stream = StateStream(GO2)
-    assert value(stream, "state_age_s", healthy_inputs(0), MS) == pytest.approx(0.001)
+    assert value(stream, "state_age_s", healthy_inputs(0), MS) == 0
     silent = healthy_inputs(0, state=None)
-    assert value(stream, "state_age_s", silent, 40 * MS) == pytest.approx(0.04)
+    for now_ms in range(3, 41, 2):
+        age_s = value(stream, "state_age_s", silent, now_ms * MS)
+    assert age_s == pytest.approx(0.038)
     assert value(stream, "state_unchanged_s", silent, 40 * MS) == 0
+    assert value(stream, "state_age_s", healthy_inputs(41 * MS), 41 * MS) == 0
+
+
+def test_a_supervisor_that_was_held_up_itself_does_not_call_the_robot_silent() -> None:
+    stream = StateStream(GO2)
+    stream.measure(healthy_inputs(0), 0)
+    silent = healthy_inputs(0, state=None)
+    assert value(stream, "state_age_s", silent, 200 * MS) == LONGEST_LOOK_S
 
 
 def test_a_robot_that_is_not_driven_may_be_silent() -> None:
     stream = StateStream(GO2)
     idle = healthy_inputs(0, report=None)
     stream.measure(idle, 0)
-    readings = stream.measure(replace(idle, state=None), 2 * S)
-    assert readings["idle_state_age_s"] == Reading(2.0)
+    for now_ms in range(2, 2001, 2):
+        readings = stream.measure(replace(idle, state=None), now_ms * MS)
+    assert readings["idle_state_age_s"] == Reading(pytest.approx(2.0))
     assert not {"state_age_s", "state_unchanged_s", "state_rate_loss"} & set(readings)
 
 

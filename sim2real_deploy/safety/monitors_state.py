@@ -12,12 +12,21 @@ GRAVITY_FILTER_S = 0.3
 SUPPORTED = 4.9  # m/s^2: with less, the accelerometer says nothing about which way is down
 
 
+LONGEST_LOOK_S = 0.01  # a cycle that comes later was held up itself: what it missed is queued
+
+
 class StateStream:
-    """Alive, changing, on time, whole: four separate facts about rt/lowstate."""
+    """Alive, changing, on time, whole: four separate facts about rt/lowstate.
+
+    Silence counts only while somebody listens: on a computer that stops for a moment, the robot
+    is not the one that fell silent.
+    """
 
     def __init__(self, robot: RobotSpec) -> None:
         self._rate_hz = robot.wire.rate_hz
         self._last_ns: int | None = None
+        self._looked_ns: int | None = None
+        self._silence_s = 0.0
         self._changed_ns = 0
         self._content = b""
         self._received, self._corrupt, self._not_finite = Rate(), Rate(), Rate()
@@ -29,17 +38,24 @@ class StateStream:
             "state_corrupt_per_s": Reading(corrupt),
             "state_not_finite_per_s": Reading(self._not_finite(counters.not_finite, now_ns)),
         }
-        if inputs.state is not None:
-            self._see(inputs.state)
+        self._listen(inputs.state, now_ns)
         loss = self._loss(counters.received, now_ns)
         if self._last_ns is not None:
-            age = Reading((now_ns - self._last_ns) / 1e9)
+            age = Reading(self._silence_s)
             readings["idle_state_age_s"] = age
             if inputs.driving:
                 readings["state_age_s"] = age
                 readings["state_unchanged_s"] = Reading((self._last_ns - self._changed_ns) / 1e9)
                 readings["state_rate_loss"] = loss
         return readings
+
+    def _listen(self, state: RobotState | None, now_ns: int) -> None:
+        if state is not None:
+            self._see(state)
+            self._silence_s = 0.0
+        elif self._looked_ns is not None:
+            self._silence_s += min((now_ns - self._looked_ns) / 1e9, LONGEST_LOOK_S)
+        self._looked_ns = now_ns
 
     def _see(self, state: RobotState) -> None:
         # A real sensor is never bit-identical twice; a stuck one is, however its counter runs.
