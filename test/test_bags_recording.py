@@ -2,8 +2,10 @@
 
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,31 @@ def test_a_recording_holds_all_that_was_put(tmp_path: Path) -> None:
     assert recording.dropped == {}
     assert bag.metadata["parameters/policy"] == {"rate": "50"}
     assert not recording.failure
+
+
+def test_topics_that_appear_while_it_writes_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sim2real_deploy.bags.recording.FLUSH_S", 0.0)
+    recording = Recording(Storage(tmp_path, min_free_bytes=0), "walk", {})
+    names = [f"/topic_{number}" for number in range(300)]
+    for name in names:
+        recording.add_topic(replace(STATE, name=name))
+        recording.put(Message(1, name, 1, 1, b""))
+        time.sleep(0.001)
+    recording.close()
+    assert not recording.failure
+    assert recording.written == dict.fromkeys(names, 1)
+
+
+def test_a_message_of_an_unknown_topic_is_no_silent_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    recording = Recording(Storage(tmp_path, min_free_bytes=0), "walk", {})
+    recording.put(Message(1, "/nowhere", 1, 1, b""))
+    wait_for(lambda: recording.failure)
+    assert "recording stopped: KeyError: '/nowhere'" in recording.failure
 
 
 def test_what_the_queue_cannot_hold_is_counted(tmp_path: Path) -> None:

@@ -104,17 +104,24 @@ class Recording:
             self._writer.annotate(COUNTS, self._counts())
             self._writer.close()
         except OSError as error:
-            self.failure = f"recording stopped: {error.strerror or error} ({self.directory})"
-            self._queue.clear()
+            self._give_up(str(error.strerror or error))
+        except Exception as error:  # a thread that dies in silence would be a bag that lies
+            self._give_up(f"{type(error).__name__}: {error}")
+            raise
+
+    def _give_up(self, why: str) -> None:
+        self.failure = f"recording stopped: {why} ({self.directory})"
+        self._queue.clear()
 
     def _flush(self) -> None:
+        # The batch first: a topic is added before its first message is put.
+        batch = [self._queue.popleft() for _ in range(len(self._queue))]
         for name in self._topics.keys() - self._writer.topics.keys():
             self._writer.add_topic(self._topics[name])
         for name, record in self._records.items():
             if self._annotated.get(name) != record:
                 self._writer.annotate(name, record)
                 self._annotated[name] = record
-        batch = [self._queue.popleft() for _ in range(len(self._queue))]
         if batch:
             self._writer.write(batch)
 
