@@ -4,8 +4,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -38,19 +37,23 @@ def test_a_recording_holds_all_that_was_put(tmp_path: Path) -> None:
     assert not recording.failure
 
 
-def test_topics_that_appear_while_it_writes_are_written(
+def test_a_topic_that_appears_in_the_middle_of_a_flush_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sim2real_deploy.bags.recording.FLUSH_S", 0.0)
     recording = Recording(Storage(tmp_path, min_free_bytes=0), "walk", {})
-    names = [f"/topic_{number}" for number in range(300)]
-    for name in names:
-        recording.add_topic(replace(STATE, name=name))
-        recording.put(Message(1, name, 1, 1, b""))
-        time.sleep(0.001)
-    recording.close()
+    annotate = BagWriter.annotate
+
+    def annotate_and_appear(writer: BagWriter, name: str, record: Mapping[str, str]) -> None:
+        annotate(writer, name, record)
+        if name == "parameters/policy":
+            recording.add_topic(STATE)
+            recording.put(sample(0))
+
+    monkeypatch.setattr(BagWriter, "annotate", annotate_and_appear)
+    recording.annotate("parameters/policy", {"rate": "50"})
+    wait_for(lambda: recording.written.get(STATE.name) == 1 or recording.failure)
     assert not recording.failure
-    assert recording.written == dict.fromkeys(names, 1)
+    recording.close()
 
 
 def test_a_message_of_an_unknown_topic_is_no_silent_end(
