@@ -35,8 +35,8 @@ def page():
 def heights(page: Page) -> dict[str, float]:
     view = page._view
     return {
-        view._model.body(body).name: float(frame.position[2])
-        for body, frame in view._bodies.items()
+        link.name: float(frame.position[2])
+        for link, frame in zip(view._looks.links, view._frames, strict=True)
     }
 
 

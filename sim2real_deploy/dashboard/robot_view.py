@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import mujoco
 import numpy as np
 import numpy.typing as npt
 import trimesh
@@ -10,12 +9,8 @@ import viser
 
 from sim2real_deploy.dashboard.snapshot import Snapshot
 from sim2real_deploy.robots import RobotSpec
-from sim2real_deploy.twin.floors import named_floor
-from sim2real_deploy.twin.model import BASE, build_model
+from sim2real_deploy.twin.appearance import Appearance, Array, Colour, Link, Part
 
-Array = npt.NDArray[np.float64]
-Colour = tuple[int, int, int]
-VISIBLE_GROUP = 2
 COOL_MARGIN = 30.0  # degrees below the warning at which a joint begins to change colour
 WARM, HOT = np.array((255.0, 190.0, 0.0)), np.array((230.0, 0.0, 0.0))
 CELL, CELLS = 0.5, 12  # m, and how many of them either way
@@ -35,18 +30,16 @@ class RobotView:
     def __init__(self, server: viser.ViserServer, robot: RobotSpec) -> None:
         self._server = server
         self._robot = robot
-        self._model = build_model(robot, named_floor("flat", 0), sensors=False)
-        self._data = mujoco.MjData(self._model)
-        self._joint_at = [self._model.joint(name).qposadr[0] for name in robot.joint_names]
-        self._bodies = {
-            body: server.scene.add_frame(f"/robot/{body}", show_axes=False)
-            for body in range(self._model.body(BASE).id, self._model.nbody)
-        }
-        self._points: dict[int, Array] = {}
+        self._looks = Appearance(robot)
+        self._frames = [
+            server.scene.add_frame(f"/robot/{link.name}", show_axes=False)
+            for link in self._looks.links
+        ]
+        self._points: dict[int, Array] = {}  # by link
         self._parts: list[tuple[Any, Array, int]] = []  # mesh, its own colour, its joint or -1
         self._shown_heat: list[int | None] = []
-        for body in self._bodies:
-            self._add_body(body)
+        for index, link in enumerate(self._looks.links):
+            self._add_link(index, link)
         self._floor = server.scene.add_line_segments(
             "/floor", _floor_lines(), (205, 205, 205), thickness=0.006
         )
@@ -67,17 +60,17 @@ class RobotView:
                 self._colour(snapshot.temperature.astype(int))
 
     def _pose(self, q: Array, quaternion: tuple[float, ...], place: tuple[float, ...]) -> None:
-        data = self._data
-        data.qpos[:3], data.qpos[3:7] = 0.0, quaternion
-        data.qpos[self._joint_at] = q
-        mujoco.mj_kinematics(self._model, data)
+        looks = self._looks
+        looks.pose(q, quaternion)
         lowest = min(
-            float((points @ data.xmat[body].reshape(3, 3)[2]).min() + data.xpos[body][2])
-            for body, points in self._points.items()
+            float((points @ looks.rotations[index][2]).min() + looks.positions[index][2])
+            for index, points in self._points.items()
         )
-        for body, frame in self._bodies.items():
-            frame.position = data.xpos[body] - (0.0, 0.0, lowest)
-            frame.wxyz = data.xquat[body]
+        for frame, position, attitude in zip(
+            self._frames, looks.positions, looks.attitudes, strict=True
+        ):
+            frame.position = position - (0.0, 0.0, lowest)
+            frame.wxyz = attitude
         x, y = place
         self._floor.position = (-x % CELL, -y % CELL, 0.0)
 
@@ -88,19 +81,16 @@ class RobotView:
                 heat = heat_colour(natural, float(temperatures[joint]), self._robot)
                 mesh.color = tuple(int(channel) for channel in heat)
 
-    def _add_body(self, body: int) -> None:
-        """One mesh per colour of the body, so that a link is few draws."""
-        model = self._model
+    def _add_link(self, index: int, link: Link) -> None:
+        """One mesh per colour of the link, so that it is few draws."""
         shapes: dict[Colour, list[Any]] = {}
-        for geom in map(int, np.flatnonzero(model.geom_bodyid == body)):
-            if model.geom_group[geom] == VISIBLE_GROUP:
-                shapes.setdefault(_colour_of(model, geom), []).append(_shape(model, geom))
+        for part in link.parts:
+            shapes.setdefault(part.colour, []).append(_shape(part))
         if not shapes:
             return
-        joint = self._joint_of(body)
         for colour, pieces in shapes.items():
             whole: Any = trimesh.util.concatenate(pieces)
-            name = f"/robot/{body}/{len(self._parts)}"
+            name = f"/robot/{link.name}/{len(self._parts)}"
             mesh = self._server.scene.add_mesh_simple(
                 name,
                 whole.vertices,
@@ -109,14 +99,9 @@ class RobotView:
                 cast_shadow=False,
                 receive_shadow=False,
             )
-            self._parts.append((mesh, np.array(colour, float), joint))
+            self._parts.append((mesh, np.array(colour, float), link.joint))
             self._shown_heat.append(None)
-        self._points[body] = np.concatenate([p.vertices for many in shapes.values() for p in many])
-
-    def _joint_of(self, body: int) -> int:
-        names = [self._model.joint(j).name for j in np.flatnonzero(self._model.jnt_bodyid == body)]
-        known = [self._robot.joint_names.index(n) for n in names if n in self._robot.joint_names]
-        return known[0] if known else -1
+        self._points[index] = np.concatenate([p.vertices for many in shapes.values() for p in many])
 
 
 def _floor_lines() -> Array:
@@ -127,30 +112,18 @@ def _floor_lines() -> Array:
     return np.concatenate((ends, ends[:, :, (1, 0, 2)]))
 
 
-def _colour_of(model: Any, geom: int) -> Colour:
-    material = model.geom_matid[geom]
-    rgba = model.mat_rgba[material] if material >= 0 else model.geom_rgba[geom]
-    red, green, blue = (int(channel * 255) for channel in rgba[:3])
-    return red, green, blue
-
-
-def _shape(model: Any, geom: int) -> Any:
-    """A primitive of the model as triangles, in its body's frame."""
+def _shape(part: Part) -> Any:
+    """A primitive as triangles, in its link's frame."""
     shape: Any
-    kind, size = model.geom_type[geom], model.geom_size[geom]
-    if kind == mujoco.mjtGeom.mjGEOM_BOX:
+    size = part.size
+    if part.kind == "box":
         shape = trimesh.creation.box(2 * size)
-    elif kind == mujoco.mjtGeom.mjGEOM_CYLINDER:
+    elif part.kind == "cylinder":
         shape = trimesh.creation.cylinder(size[0], 2 * size[1], sections=24)
-    elif kind == mujoco.mjtGeom.mjGEOM_CAPSULE:
+    elif part.kind == "capsule":
         shape = trimesh.creation.capsule(2 * size[1], size[0], count=[16, 16])
     else:
         shape = trimesh.creation.icosphere(subdivisions=2)
-        radii = size if kind == mujoco.mjtGeom.mjGEOM_ELLIPSOID else np.full(3, size[0])
-        shape.apply_scale(radii)
-    rotation = np.empty(9)
-    mujoco.mju_quat2Mat(rotation, model.geom_quat[geom])
-    place = np.eye(4)
-    place[:3, :3], place[:3, 3] = rotation.reshape(3, 3), model.geom_pos[geom]
-    shape.apply_transform(place)
+        shape.apply_scale(size)
+    shape.apply_transform(part.place)
     return shape
