@@ -14,6 +14,7 @@ from sim2real_deploy.dashboard.plots import _latency_ms
 from sim2real_deploy.dashboard.robot_view import heat_colour
 from sim2real_deploy.dashboard.snapshot import Snapshot
 from sim2real_deploy.robots import load_robot
+from sim2real_deploy.twin.appearance import Appearance
 
 ROBOT = load_robot("go2")
 
@@ -100,3 +101,8 @@ def test_plots_keep_half_a_minute(page):
 def test_the_latency_is_read_as_control_words_it():
     assert _latency_ms("210 / 830 / 1900 us") == (0.21, 0.83)
     assert np.isnan(_latency_ms("")).all()
+
+
+def test_the_links_keep_their_shapes():
+    kinds = {part.kind for link in Appearance(load_robot("go2")).links for part in link.parts}
+    assert kinds == {"box", "cylinder", "capsule", "ellipsoid"}

@@ -16,10 +16,10 @@ Colour = tuple[int, int, int]
 Kind = Literal["box", "cylinder", "capsule", "ellipsoid"]
 VISIBLE_GROUP = 2
 _KINDS: dict[int, Kind] = {
-    mujoco.mjtGeom.mjGEOM_BOX: "box",
-    mujoco.mjtGeom.mjGEOM_CYLINDER: "cylinder",
-    mujoco.mjtGeom.mjGEOM_CAPSULE: "capsule",
-    mujoco.mjtGeom.mjGEOM_ELLIPSOID: "ellipsoid",
+    int(mujoco.mjtGeom.mjGEOM_BOX): "box",
+    int(mujoco.mjtGeom.mjGEOM_CYLINDER): "cylinder",
+    int(mujoco.mjtGeom.mjGEOM_CAPSULE): "capsule",
+    int(mujoco.mjtGeom.mjGEOM_ELLIPSOID): "ellipsoid",
 }
 
 
@@ -86,7 +86,10 @@ class Appearance:
         rotation, place = np.empty(9), np.eye(4)
         mujoco.mju_quat2Mat(rotation, model.geom_quat[geom])
         place[:3, :3], place[:3, 3] = rotation.reshape(3, 3), model.geom_pos[geom]
-        kind, size = _KINDS.get(model.geom_type[geom], "ellipsoid"), model.geom_size[geom].copy()
+        kind, size = (
+            _KINDS.get(int(model.geom_type[geom]), "ellipsoid"),
+            model.geom_size[geom].copy(),
+        )
         if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_SPHERE:
             size[:] = size[0]
         return Part(kind, size, place, (red, green, blue))
