@@ -5,6 +5,7 @@ Where the comparison is not even it leans the vendor's way: our encoding, one wa
 the checksum and every check, the vendor's do not.
 """
 
+import itertools
 import multiprocessing
 import os
 import struct
@@ -120,10 +121,14 @@ def _summary(turns: list[list[float]]) -> OneWay:
 
 def _codecs() -> tuple[Codec, Codec]:
     robot = load_robot("go2")
-    command = JointCommand(*(np.linspace(-1, 1, robot.joint_count, dtype=np.float32),) * 5)
+    # Two by turns: a command that repeats would not be encoded again.
+    commands = itertools.cycle(
+        JointCommand(*(np.linspace(-1, end, robot.joint_count, dtype=np.float32),) * 5)
+        for end in (1, 2)
+    )
     encoder, decoder = CommandEncoder(robot), StateDecoder(robot)
     state_sample = StateEncoder(robot).encode(_standing(robot))
-    command_sample = encoder.encode(command)
+    command_sample = encoder.encode(next(commands))
     state_class, command_class = (
         vendor.idl(GO_LOW_STATE.type_name),
         vendor.idl(GO_LOW_CMD.type_name),
@@ -131,9 +136,13 @@ def _codecs() -> tuple[Codec, Codec]:
     their_command = command_class.deserialize(command_sample)
     checksum = vendor.checksum()
 
+    def decode() -> None:
+        state = decoder.decode(state_sample, 0)
+        assert len(state.q) == len(state.temperature)  # now all of it has been read
+
     jobs: dict[str, tuple[Callable[[], object], int]] = {
-        "decode": (lambda: decoder.decode(state_sample, 0), 20),
-        "encode": (lambda: encoder.encode(command), 20),
+        "decode": (decode, 20),
+        "encode": (lambda: encoder.encode(next(commands)), 20),
         "checksum": (lambda: encoder._checksum(command_sample), 20),
         "their decode": (lambda: state_class.deserialize(state_sample), 2),
         "their encode": (their_command.serialize, 2),

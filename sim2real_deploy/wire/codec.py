@@ -24,6 +24,7 @@ _U8, _I16, _U16, _U32, _F32 = (np.dtype(code) for code in (U8, I16, U16, U32, F3
 _PD = ("q", "dq", "tau", "kp", "kd")
 _IMU = ("imu_state.quaternion", "imu_state.gyroscope", "imu_state.accelerometer")
 _POWER = ("power_v", "power_a")
+_MOTION = {"q", "dq", "ddq", "torque", "quaternion", "gyroscope", "accelerometer"}
 _CRC = struct.Struct("<I")  # the last word of a sample
 
 
@@ -110,66 +111,67 @@ class StateDecoder(_Decoder):
             layout.floats(name) for name in _IMU
         ]
         self._remote = layout.span("wireless_remote")
+        self._tick = layout.span("tick")
         self._temperature = layout.place("motor_state.temperature", joints).at
         self._has_battery = "bms_state.soc" in (layout.dtype.names or ())
         if self._has_battery:
             self._scalars = layout.scalars(
-                "imu_state.temperature", "bms_state.soc", "bms_state.current", "tick", *_POWER
+                "imu_state.temperature", "bms_state.soc", "bms_state.current", *_POWER
             )
             self._lost = layout.place("motor_state.lost", joints).at
             self._feet = layout.place("foot_force").at
             self._cells = layout.place("bms_state.cell_vol").at
             power = [layout.floats(name) for name in _POWER]
         else:
-            self._scalars = layout.scalars("tick", "imu_state.temperature")
+            self._scalars = layout.scalars("imu_state.temperature")
             self._winding = layout.place("motor_state.temperature", joints, item=1).at
             self._supply = layout.floats("motor_state.vol", joints)
             power = [self._supply]
+        self._read_others = self._read_battery if self._has_battery else self._read_without_battery
         super().__init__(layout, [*motors, *imu, *power])
 
     def decode(self, sample: bytes, received_ns: int) -> RobotState:
-        """The sample's values; arrays are views into it where the wire allows."""
-        floats = np.frombuffer(sample, _F32)
-        if self._has_battery:
-            imu_temperature, percent, milliamps, tick, voltage, current = self._scalars.unpack_from(
-                sample
-            )
-            temperature = np.frombuffer(sample, _U8)[self._temperature]
-            lost = np.frombuffer(sample, _U32)[self._lost]
-            foot_force = np.frombuffer(sample, _I16)[self._feet]
-            cells = np.frombuffer(sample, _U16)[self._cells]
-        else:
-            # Two sensors a motor, and no battery: the boards' supply voltage is what there is.
-            tick, imu_temperature = self._scalars.unpack_from(sample)
-            halves = np.frombuffer(sample, _I16)
-            temperature = np.maximum(halves[self._temperature], halves[self._winding])
-            percent, milliamps, current = -1, 0, 0.0
-            voltage = float(floats[self._supply][0])
-            lost = np.zeros(len(temperature), np.uint32)
-            foot_force = np.empty(0, np.int16)
-            cells = np.empty(0, np.uint16)
-        return RobotState(
-            received_ns=received_ns,
-            tick=tick,
-            quaternion=floats[self._quaternion],
-            gyroscope=floats[self._gyroscope],
-            accelerometer=floats[self._accelerometer],
-            q=floats[self._q],
-            dq=floats[self._dq],
-            ddq=floats[self._ddq],
-            torque=floats[self._torque],
-            temperature=temperature,
-            lost=lost,
-            foot_force=foot_force,
-            battery_percent=percent,
-            battery_current_ma=milliamps,
-            cell_millivolts=cells,
-            voltage=voltage,
-            current=current,
-            imu_temperature=imu_temperature,
-            remote=sample[self._remote],
-            raw=sample,
-        )
+        """The sample's values, read when asked for; arrays are views where the wire allows."""
+        tick = int.from_bytes(sample[self._tick], "little")
+        return RobotState.of_sample(sample, received_ns, tick, sample[self._remote], self._read)
+
+    def _read(self, state: RobotState, name: str) -> None:
+        """Motion is one thing, the rest another: who needs one value needs its neighbours."""
+        if name not in _MOTION:
+            self._read_others(state)
+            return
+        floats = np.frombuffer(state.raw, _F32)
+        state.quaternion = floats[self._quaternion]
+        state.gyroscope = floats[self._gyroscope]
+        state.accelerometer = floats[self._accelerometer]
+        state.q, state.dq = floats[self._q], floats[self._dq]
+        state.ddq, state.torque = floats[self._ddq], floats[self._torque]
+
+    def _read_battery(self, state: RobotState) -> None:
+        sample = state.raw
+        (
+            state.imu_temperature,
+            state.battery_percent,
+            state.battery_current_ma,
+            state.voltage,
+            state.current,
+        ) = self._scalars.unpack_from(sample)
+        state.temperature = np.frombuffer(sample, _U8)[self._temperature]
+        state.lost = np.frombuffer(sample, _U32)[self._lost]
+        state.foot_force = np.frombuffer(sample, _I16)[self._feet]
+        state.cell_millivolts = np.frombuffer(sample, _U16)[self._cells]
+
+    def _read_without_battery(self, state: RobotState) -> None:
+        """Two sensors a motor, and no battery: the boards' supply voltage is what there is."""
+        sample = state.raw
+        (state.imu_temperature,) = self._scalars.unpack_from(sample)
+        halves = np.frombuffer(sample, _I16)
+        state.temperature = np.maximum(halves[self._temperature], halves[self._winding])
+        state.battery_percent, state.battery_current_ma, state.current = -1, 0, 0.0
+        state.voltage = float(np.frombuffer(sample, _F32)[self._supply][0])
+        state.lost = np.zeros(len(state.temperature), np.uint32)
+        state.foot_force = np.empty(0, np.int16)
+        state.cell_millivolts = np.empty(0, np.uint16)
 
 
 class CommandDecoder(_Decoder):
