@@ -31,7 +31,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
 from sim2real_deploy.wire import vendor
-from sim2real_deploy.wire.channels import Kind, Participant
+from sim2real_deploy.wire.channels import Kind, Participant, RawWriter
 from sim2real_deploy.wire.codec import CommandEncoder, StateDecoder, StateEncoder
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE, DdsLink
 from sim2real_deploy.wire.messages import FAMILIES, Family
@@ -233,17 +233,29 @@ def _echo(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
                 writer.write(bytes(command))
 
 
-class _MarkedLink(DdsLink):
-    """Ours, with the state's tick in the command's spare field."""
+class _MarkingWriter:
+    """Our link's writer, with the state's tick put into the command's spare field on the way out,
+    as the echo puts it: the mark is the measurement's, and no part of the command."""
 
-    def send(self, command: JointCommand) -> bytes:
-        if self.latest is not None:
-            self._encoder.set_field("reserve", self.latest.tick)
-        return super().send(command)
+    def __init__(self, link: DdsLink, writer: RawWriter, spec: RobotSpec) -> None:
+        self._link, self._writer = link, writer
+        self._mark = FAMILIES[spec.wire.family].command.span("reserve")
+
+    def write(self, sample: bytes) -> None:
+        state, marked = self._link.latest, bytearray(sample)
+        if state is not None:
+            marked[self._mark.start : self._mark.start + 4] = state.tick.to_bytes(4, "little")
+        self._writer.write(bytes(marked))
+
+
+class _MarkedLink(DdsLink):
+    def __init__(self, spec: RobotSpec, domain: int) -> None:
+        super().__init__(spec, INTERFACE, domain, name="ours")
+        self._writer: Any = _MarkingWriter(self, self._writer, spec)
 
 
 def _ours(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
-    link = _MarkedLink(spec, INTERFACE, domain, name="ours")
+    link = _MarkedLink(spec, domain)
     controller = Controller(spec, load_stage(), load_bundle(policy, spec).open())
     controller.situation.sport_released = True
     loop = ControlLoop(link, controller, Unsupervised())
