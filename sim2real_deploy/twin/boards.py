@@ -84,7 +84,7 @@ class Boards:
             self.counters.bad_gain += 1
             return False
         command = self.command
-        command.block[:] = asked
+        command.block[:], command.anew = asked, True
         np.multiply(command.efforts, self._strength, command.efforts)
         # Targets are small numbers; their sum is large only where a stop value is among them.
         if self._targets.dot(self._ones) > STOP_VALUE:

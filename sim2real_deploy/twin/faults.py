@@ -19,7 +19,7 @@ from sim2real_deploy.robots import RobotSpec
 
 Word = Literal["off", "stuck", "garbage", "wrong", "slow", "delayed", "intermittent"]
 Value = TypeVar("Value")
-Signal = npt.NDArray[np.float64]
+Signal = npt.NDArray[np.floating]
 
 _EVERY: tuple[Word, ...] = (
     "off", "stuck", "garbage", "wrong", "slow", "delayed", "intermittent",

@@ -18,9 +18,13 @@ Vector = npt.NDArray[np.float64]
 
 
 class MotorCommand:
-    """What the boards hold: targets and gains of the last accepted command, in place."""
+    """What the boards hold: targets and gains of the last accepted command, in place.
+
+    Who writes into it says so by `anew`.
+    """
 
     def __init__(self, joints: int) -> None:
+        self.anew = True
         self.block = np.zeros((5, joints))  # one row each, in this order:
         self.q, self.dq, self.torque, self.kp, self.kd = self.block
         self.targets, self.efforts, self.gains = self.block[:2], self.block[2:], self.block[3:]
@@ -28,6 +32,7 @@ class MotorCommand:
     def damp(self, kd: npt.NDArray[np.floating]) -> None:
         self.block[:] = 0.0
         self.kd[:] = kd
+        self.anew = True
 
 
 class Motors:
@@ -56,6 +61,7 @@ class Motors:
         self._most_twist = np.full(joints, imperfections.backlash / 2)
         self._least_twist = -self._most_twist
         self.temperature = np.full(joints, imperfections.heat.start)
+        self._driven_by: MotorCommand | None = None
         model.dof_frictionloss[-joints:] = imperfections.friction
         if imperfections.torque_speed:
             full, none = imperfections.torque_speed
@@ -79,7 +85,9 @@ class Motors:
     def drive(self, command: MotorCommand, misread: Vector) -> None:
         """Hand a command over for the steps to come; `misread` is the error of the boards' own
         readings of position and velocity (rows), the gear's twist not counted."""
-        self._gains[:], self._torque[:] = command.gains, command.torque
+        if command.anew or command is not self._driven_by:
+            self._gains[:], self._torque[:] = command.gains, command.torque
+            self._driven_by, command.anew = command, False
         np.subtract(command.targets, misread, self._targets)
         np.subtract(self._target_q, self._twist, self._target_q)
         if self._made_of.lag:  # a current that would be beyond the bounds is not there either
@@ -89,8 +97,9 @@ class Motors:
     def drive_at(self, torque: Vector) -> None:
         """Ask for torques as they are: for boards whose PD law no longer is one."""
         self._gains[:], self._torque[:] = 0.0, torque
+        self._driven_by = None
 
-    def ask(self, command: MotorCommand, readings: Vector) -> Vector:
+    def ask(self, command: MotorCommand, readings: npt.NDArray[np.floating]) -> Vector:
         """What a board's PD law makes of its readings of position and velocity (rows)."""
         position, velocity = command.gains * (command.targets - readings)
         return np.asarray(position + velocity + command.torque)

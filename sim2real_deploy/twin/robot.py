@@ -122,7 +122,7 @@ class TwinRobot:
         self.boards = Boards(self.robot, errors.command_timeout, strength)
         self.sport = SportMode(self.robot, self._sport_at_boot)
         self.battery = Battery(self.robot, errors.power)
-        self.encoders = Encoders(self.robot.joint_count, errors.encoders, streams[0])
+        self.encoders = Encoders(self._message.motors, errors.encoders, streams[0])
         self.imu = Imu(errors.imu, streams[1])
         self._command_bus = MessageBus(errors.command_bus, streams[2])
         self._state_bus = MessageBus(errors.state_bus, streams[3])
@@ -301,7 +301,6 @@ class TwinRobot:
             self.faults.readings("imu", readings, now)
             imu.readings = readings.tolist()
             self._count_lost()
-        message.motors[:] = self.encoders.readings
         message.set_imu(imu.readings)
         message.foot_force[:] = self._foot_force
         sample: bytes | None = message.finish(now // 1_000_000)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin import config
 from sim2real_deploy.twin.noise import WhiteNoise
 
@@ -12,11 +13,15 @@ Vector = npt.NDArray[np.float64]
 
 
 class Encoders:
-    """Joint positions, velocities, accelerations and torques as the boards measure them."""
+    """Joint positions, velocities, accelerations and torques as the boards measure them.
 
-    def __init__(self, joints: int, errors: config.Encoders, rng: np.random.Generator) -> None:
-        self.readings = np.zeros((4, joints))  # position, velocity, acceleration, torque
-        self.q_and_dq = self.readings[:2]
+    `readings` (rows in that order) is where they are written: the message itself.
+    """
+
+    def __init__(self, readings: Floats, errors: config.Encoders, rng: np.random.Generator) -> None:
+        joints = readings.shape[1]
+        self.readings = readings
+        self.q_and_dq = readings[:2]
         self._noise: Vector = np.zeros((4, joints))
         self.misread = self._noise[:2]  # error of position and velocity, until the next draw
         spread = np.array([[errors.position], [errors.velocity], [0.0], [errors.torque]])

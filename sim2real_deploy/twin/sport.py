@@ -39,6 +39,7 @@ class SportMode:
         done = min(max((now_ns - self._since_ns) / (_MOVE_SECONDS * 1e9), 0.0), 1.0)
         self.command.q[:] = self._from + done * (self._target - self._from)
         self.command.kp[:], self.command.kd[:] = self._robot.kp, self._robot.kd
+        self.command.anew = True
         return self.command
 
     def serve_switcher(self, api: int, parameter: str, now_ns: int) -> tuple[int, str]:
