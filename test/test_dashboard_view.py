@@ -8,6 +8,10 @@ import pytest
 pytest.importorskip("viser", reason="the dashboard is not installed")
 pytest.importorskip("mujoco", reason="mujoco is not installed")
 
+import viser
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.dashboard.page import Page
 from sim2real_deploy.dashboard.plots import _latency_ms
@@ -106,3 +110,26 @@ def test_the_latency_is_read_as_control_words_it():
 def test_the_links_keep_their_shapes():
     kinds = {part.kind for link in Appearance(load_robot("go2")).links for part in link.parts}
     assert kinds == {"box", "cylinder", "capsule", "ellipsoid"}
+
+
+@pytest.mark.parametrize(
+    ("origin", "welcome"),
+    [
+        (None, True),
+        ("http://127.0.0.1:8200", True),
+        ("http://localhost:9000", True),
+        ("http://elsewhere.example", False),
+        ("http://127.0.0.1.elsewhere.example", False),
+    ],
+)
+def test_a_page_of_another_site_is_not_listened_to(
+    page: Page, origin: str | None, welcome: bool
+) -> None:
+    address = f"ws://127.0.0.1:{page.port}"
+    protocol = [f"viser-v{viser.__version__}"]
+    if welcome:
+        with connect(address, origin=origin, subprotocols=protocol) as line:
+            assert line.recv(timeout=10)
+    else:
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(address, origin=origin, subprotocols=protocol)

@@ -1,10 +1,14 @@
 """The page: the robot, its health, plots and events for everyone; controls for who may command."""
 
-from contextlib import redirect_stdout
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from html import escape
 from io import StringIO
 
 import viser
+import websockets.asyncio.server
 
 from sim2real_deploy.control.stages import PlanarLimit
 from sim2real_deploy.dashboard.controls import Controls
@@ -14,6 +18,7 @@ from sim2real_deploy.dashboard.snapshot import Operator, Snapshot
 from sim2real_deploy.robots import RobotSpec
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
+_LOCAL_PAGE = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 SILENCE_S = 0.5  # without a state for so long, what is shown is old
 GREEN, AMBER, RED = "#2b8a3e", "#e67700", "#c92a2a"
 
@@ -33,7 +38,8 @@ class Page:
     ) -> None:
         self._stage = stage
         self._controls: dict[int, Controls] = {}
-        with redirect_stdout(StringIO()):  # its banner; the node says where to look
+        banner = redirect_stdout(StringIO())  # the node says where to look
+        with banner, _strangers_refused(host):
             server = viser.ViserServer(host, port, label=robot.title, verbose=False)
         self._server = server
         self.port = server.get_port()
@@ -89,6 +95,20 @@ class Page:
 
     def close(self) -> None:
         self._server.stop()
+
+
+@contextmanager
+def _strangers_refused(host: str) -> Iterator[None]:
+    """A page of another site, open in the same browser, could reach a server on this machine and
+    drive the robot: while it opens here, the server is told whose pages may talk to it. Served
+    wider, the token is what guards."""
+    serve = websockets.asyncio.server.serve
+    if host in LOCAL:
+        websockets.asyncio.server.serve = partial(serve, origins=[None, _LOCAL_PAGE])  # type: ignore
+    try:
+        yield
+    finally:
+        websockets.asyncio.server.serve = serve  # type: ignore
 
 
 def _safety_colour(snapshot: Snapshot) -> str:
