@@ -18,6 +18,7 @@ $(VENV)/.installed: setup.py constraints.txt Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.11 ...")'
 	@echo "setting up $(VENV): about a minute, once"
 	@$(PYTHON) -m venv $(VENV) || { echo "no venv module: apt-get install python3-venv"; exit 1; }
+	@$(PIP) pip  # an old one, as Python 3.10 brings, tries release after release
 	@$(PIP) -e '.[ros,sim,dev]'
 	@$(PIP) --no-deps $(VENDOR_SDK)
 	@touch $@
