@@ -20,7 +20,7 @@ def content() -> Any:
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_every_shipped_config_loads(path: Path) -> None:
-    assert load_training(path).name == path.stem
+    assert path.stem in (load_training(path).name, f"{load_training(path).name}_polish")
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,11 @@ def test_mistakes_are_refused_by_name(content: Any, keys: list[str], value: Any,
 def test_a_missing_config_is_refused() -> None:
     with pytest.raises(Refusal, match="no such file"):
         load_training("no_such_training")
+
+
+def test_polishing_goes_on_with_what_was_trained() -> None:
+    """The same robot, sight and networks: the checkpoint fits, and there are steps left."""
+    first, second = load_training("go2_walk"), load_training("go2_walk_polish")
+    for part in ("name", "control", "observation", "gait", "network", "symmetry"):
+        assert getattr(second, part) == getattr(first, part), part
+    assert second.steps > first.steps

@@ -8,7 +8,7 @@ from sim2real_deploy.policy.observations import Observation, Seen
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import TrainingConfig, load_training
 from sim2real_deploy.training.curriculum import TerrainCurriculum
-from sim2real_deploy.training.environment import Environment
+from sim2real_deploy.training.environment import MISSED, MISSED_SCALE, Environment
 from sim2real_deploy.training.model import tile_heights, training_model
 from sim2real_deploy.training.observation import Observer, Sight
 from sim2real_deploy.training.randomisation import NOMINAL, AdaptiveWidth, Drawn
@@ -84,6 +84,45 @@ def test_randomised_values_reach_the_physics() -> None:
     assert len(masses) == len(frictions) == len(gains) == 3
     plain = environment.physics.plain[0]
     assert plain.actuator_gainprm[0, 0] == CONFIG.control.kp  # the original is left alone
+
+
+def test_pushes_from_the_side_come_from_the_robots_own_side() -> None:
+    ranges = CONFIG.randomisation.model_copy(update={"push_sideways": 1.0})
+    config = with_width(1.0).model_copy(update={"randomisation": ranges})
+    environment = Environment(config, ROBOT, 8, seed=0)
+    physics = environment.physics
+    for who in range(8):
+        before = physics.velocity[who].copy()
+        environment._push(who)
+        pushed = np.zeros((8, 3))
+        pushed[who] = physics.velocity[who] - before
+        forward, left, _ = physics.in_body(pushed)[who]
+        speed = np.hypot(*pushed[who, :2])
+        assert abs(left) > 0.8 * speed > 0.8 * abs(forward)
+
+
+def test_a_robot_that_leans_is_not_calm() -> None:
+    environment = Environment(with_width(0.0), ROBOT, 3, seed=0)
+    environment.command[:] = 0.0
+    environment.command[2, 0] = 0.5
+    for who, roll in enumerate((0.02, 0.2, 0.02)):
+        still = {"q": environment.default, "speed": np.zeros(6)}
+        environment.physics.place(who, ROBOT.base_height, np.array([roll, 0.0, 1.0]), **still)
+    assert environment._snapshot().calm.tolist() == [True, False, False]
+
+
+def test_the_critic_is_told_how_far_the_wanted_velocity_is_missed() -> None:
+    environment = Environment(with_width(0.0), ROBOT, 1, seed=0)
+    environment.physics.place(
+        0,
+        ROBOT.base_height,
+        attitude=np.zeros(3),
+        q=environment.default,
+        speed=np.array([0.4, -0.1, 0.05, 0.0, 0.0, 0.0]),
+    )
+    environment.command[0] = 0.5, 0.2, 1.0
+    missed = environment.observe()[1][0, MISSED] / MISSED_SCALE
+    assert missed == pytest.approx([-0.1, -0.3, 0.05], abs=1e-6)
 
 
 def test_width_grows_with_success_and_shrinks_with_falls() -> None:

@@ -31,6 +31,7 @@ class Gait(Strict):
     offsets: dict[str, float]  # by leg, as a share of the period
     swing_height: float = Field(ge=0)
     calm_speed: float = Field(ge=0)
+    calm_tilt: float = Field(gt=0)
 
 
 class Symmetry(Strict):
@@ -60,7 +61,9 @@ class Commands(Strict):
 
 
 class Shape(Strict):
-    tracking_width: float = Field(gt=0)
+    tracking_wide: float = Field(gt=0)
+    tracking_narrow: float = Field(gt=0)
+    tracking_shares: tuple[float, float, float]  # of wide bell, narrow bell and slope
     tracking_reach: float = Field(gt=0)
     base_height: float = Field(gt=0)
     knee_height: float = Field(gt=0)
@@ -103,6 +106,7 @@ class Randomisation(Strict):
     gravity_tilt: Range
     push_speed: Range
     push_every: Range
+    push_sideways: float = Field(ge=0, le=1)  # share of pushes from the left or the right
     noise: dict[str, float]  # by observation term, before its scale
 
     @model_validator(mode="after")

@@ -17,10 +17,12 @@ from sim2real_deploy.training.rewards import REWARDS, Array, Flags, Snapshot
 from sim2real_deploy.training.symmetry import joint_mirror
 
 CONTACT_FORCE = 1.0  # N
+SIDEWAYS = 0.5  # rad round a push from the left or the right
 MOTION = 0.1  # rad/s over which joint friction turns from one direction to the other
 EDGE = 0.7  # m from the end of a tile where an episode is cut short
+MISSED = slice(0, 3)  # in what the critic sees: by how much the trunk misses the wanted velocity,
+MISSED_SCALE = 4.0  # large enough that the actor heeds it
 # What the critic is told of an environment's own physics, and what brings it to about 1.
-VELOCITY = slice(0, 3)  # of the trunk, in what the critic sees
 TOLD = {"friction": 1.0, "payload": 4.0, "motor_strength": 1.0, "delay": 0.02}
 
 
@@ -107,7 +109,7 @@ class Environment:
         self._applied = targets[:, -1]
 
     def observe(self) -> tuple[Array, Array]:
-        """What the actor sees, noisy, and what the critic sees: true, VELOCITY first, and more."""
+        """What the actor sees, noisy, and what the critic sees: true, MISSED first, and more."""
         sight = Sight(
             turning=self.physics.turning.astype(np.float32),
             gravity=self._gravity(),
@@ -122,9 +124,10 @@ class Environment:
         frame = self.observer.noisy(self.observer.values(sight), self.width.value, self.rng)
         seen = self.observer.remember(frame, self._fresh)
         self._fresh[:] = False
-        velocity = self.physics.in_body(self.physics.velocity)
+        missed = self.physics.in_body(self.physics.velocity)
+        missed[:, :2] -= self.command[:, :2]
         told = [self.drawn[name] / reach for name, reach in TOLD.items()]
-        parts = [velocity, true, self._heights, self._contact, *told]
+        parts = [MISSED_SCALE * missed, true, self._heights, self._contact, *told]
         return seen, np.concatenate(parts, 1, dtype=np.float32)
 
     def _gravity(self) -> Array:
@@ -145,12 +148,14 @@ class Environment:
         strength = self.drawn["motor_strength"]
         torque = strength * (control.kp * (self._applied - physics.q) - control.kd * dq)
         limit = self.robot.torque_limit * strength
-        standing = np.asarray(~self.command.any(1))
+        up = physics.in_body(np.tile([0.0, 0.0, 1.0], (self.count, 1)))
+        calm = ~self.command.any(1) & (np.hypot(velocity[:, 0], velocity[:, 1]) < gait.calm_speed)
+        calm &= up[:, 2] > np.cos(gait.calm_tilt)
         return Snapshot(
             command=self.command,
             velocity=velocity,
             turning=physics.turning.astype(np.float32),
-            up=physics.in_body(np.tile([0.0, 0.0, 1.0], (self.count, 1))),
+            up=up,
             q=(physics.q - self.default).astype(np.float32),
             sideways=self._sideways,
             dq=dq,
@@ -165,7 +170,7 @@ class Environment:
             base_height=self._heights[:, 0],
             knee_height=(physics.sensed("knee")[..., 2] - ground).astype(np.float32),
             phase=(self.phase[:, None] + self._offsets) % 1.0,
-            calm=standing & (np.hypot(velocity[:, 0], velocity[:, 1]) < gait.calm_speed),
+            calm=np.asarray(calm),
         )
 
     def _reward(self, snapshot: Snapshot) -> Array:
@@ -235,7 +240,13 @@ class Environment:
         self._next_command[who] = self._age[who] + self._steps(wanted.every)
 
     def _push(self, who: int) -> None:
-        ranges, angle = self.config.randomisation, self.rng.uniform(-np.pi, np.pi)
-        speed = self.width.value * self.rng.uniform(*ranges.push_speed)
+        """From anywhere, and often from the side: there a robot on four legs is narrow."""
+        ranges, rng = self.config.randomisation, self.rng
+        angle = rng.uniform(-np.pi, np.pi)
+        if rng.uniform() < ranges.push_sideways:
+            angle = rng.choice([-np.pi / 2, np.pi / 2]) + rng.uniform(-SIDEWAYS, SIDEWAYS)
+        speed = self.width.value * rng.uniform(*ranges.push_speed)
+        w, x, y, z = self.physics.quaternion[who]
+        angle += np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
         self.physics.velocity[who, :2] += speed * np.array([np.cos(angle), np.sin(angle)])
         self._next_push[who] = self._age[who] + self._steps(ranges.push_every)

@@ -31,8 +31,9 @@ def mlp(inputs: int, hidden: tuple[int, ...], outputs: int) -> nn.Sequential:
 class Actor(nn.Module):
     """A network for the mean action; its spread does not depend on the observation.
 
-    A first network tells from the observation what the robot cannot measure (`felt` values, its
-    own velocity): learnt from the truth, not from rewards, it is what closes the loop on speed.
+    A first network tells from the observation what the robot cannot measure (`felt` values, by how
+    much it misses the wanted velocity): learnt from the truth, not from rewards, it is what closes
+    the loop on speed.
     """
 
     def __init__(self, observations: int, actions: int, network: Network, felt: int):

@@ -27,7 +27,7 @@ NOMINAL = {
     "kp": 1.0,
     "kd": 1.0,
     "joint_damping": 1.0,
-    "joint_friction": 0.0,
+    "joint_friction": 0.2,
     "armature": 1.0,
     "joint_offset": 0.0,
     "delay": 0.01,

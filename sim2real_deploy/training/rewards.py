@@ -38,7 +38,7 @@ class Snapshot:
     base_height: Array  # above the lowest foot's sole
     knee_height: Array  # by leg, the same
     phase: Array  # by foot: where in its own period the clock stands, 0 to 1
-    calm: Flags  # the command is zero and the robot hardly moves: all feet are meant to stand
+    calm: Flags  # told to stand, upright and hardly moving: all feet are meant to stand
 
 
 Reward = Callable[[Snapshot, TrainingConfig], Array]
@@ -60,10 +60,14 @@ def stance_wanted(s: Snapshot, config: TrainingConfig) -> Flags:
 
 
 def _tracking(error: Array, config: TrainingConfig) -> Array:
-    """A bell for precision and a slope for direction: the bell alone teaches marching in place."""
-    bell = np.exp(-np.square(error / config.shape.tracking_width))
-    slope = 1.0 - np.minimum(np.abs(error), config.shape.tracking_reach)
-    return np.asarray(0.5 * bell + 0.5 * slope, np.float32)
+    """A slope for direction, a wide bell to get near and a narrow one for precision: bells alone
+    teach marching in place, and a narrow one alone standing still."""
+    shape = config.shape
+    wide = np.exp(-np.square(error / shape.tracking_wide))
+    narrow = np.exp(-np.square(error / shape.tracking_narrow))
+    slope = 1.0 - np.minimum(np.abs(error), shape.tracking_reach)
+    shares = shape.tracking_shares
+    return np.asarray(shares[0] * wide + shares[1] * narrow + shares[2] * slope, np.float32)
 
 
 @reward

@@ -27,7 +27,7 @@ from sim2real_deploy import __version__
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import TrainingConfig
-from sim2real_deploy.training.environment import VELOCITY, Environment
+from sim2real_deploy.training.environment import MISSED, Environment
 from sim2real_deploy.training.ppo import Batch, Learner
 from sim2real_deploy.training.symmetry import Mirror, joint_mirror, observation_mirror
 
@@ -126,7 +126,7 @@ def make_learner(config: TrainingConfig, environment: Environment) -> Learner:
         len(environment.robot.joints),
         config.network,
         config.ppo,
-        VELOCITY,
+        MISSED,
         _torch_mirror(observation_mirror(config.observation, joints)),
         _torch_mirror(joints),
     )
