@@ -104,11 +104,11 @@ def _strangers_refused(host: str) -> Iterator[None]:
     wider, the token is what guards."""
     serve = websockets.asyncio.server.serve
     if host in LOCAL:
-        websockets.asyncio.server.serve = partial(serve, origins=[None, _LOCAL_PAGE])  # type: ignore
+        websockets.asyncio.server.serve = partial(serve, origins=[None, _LOCAL_PAGE])  # type: ignore[misc, assignment]
     try:
         yield
     finally:
-        websockets.asyncio.server.serve = serve  # type: ignore
+        websockets.asyncio.server.serve = serve  # type: ignore[misc]
 
 
 def _safety_colour(snapshot: Snapshot) -> str:
