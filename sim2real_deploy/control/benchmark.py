@@ -193,8 +193,8 @@ class _Source:
         while (left := self._due - time.monotonic()) > 0:
             if self._commands.wait(left):
                 now = time.monotonic_ns()
-                for sample in self._commands.take():
-                    tick = int.from_bytes(sample.data[self._mark][:4], "little")
+                for sample in self._commands.take_bytes():
+                    tick = int.from_bytes(sample[self._mark][:4], "little")
                     self._heard.append((tick, now))
 
     def turn(self, cpu_s: float, wall_s: float) -> _Turn:
@@ -228,8 +228,8 @@ def _echo(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
     pipe.send("ready")
     while True:
         if reader.wait(1.0):
-            for sample in reader.take():
-                command[mark.start : mark.start + 4] = sample.data[tick]
+            for sample in reader.take_bytes():
+                command[mark.start : mark.start + 4] = sample[tick]
                 writer.write(bytes(command))
 
 

@@ -4,9 +4,7 @@ Arrays are float32 in the order of the robot's motors on the wire ("SDK order");
 exists only inside policy/.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,24 +12,8 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 
 
-class _ReadLate:
-    """Values that were not given are read when first asked for: who looks at the joints does not
-    pay for the battery, 500 times a second."""
-
-    __slots__ = ("_read",)
-    _read: Callable[[Any, str], None]
-
-    if not TYPE_CHECKING:  # for a type checker only the fields below exist
-
-        def __getattr__(self, name: str) -> Any:
-            if name not in type(self).__dataclass_fields__:
-                raise AttributeError(f"{type(self).__name__} has no '{name}'")
-            self._read(self, name)
-            return object.__getattribute__(self, name)
-
-
 @dataclass(slots=True)
-class RobotState(_ReadLate):
+class RobotState:
     """One decoded LowState. Arrays may be views into the received sample: read, never write."""
 
     received_ns: int  # the link's monotonic clock when the sample was taken
@@ -54,21 +36,6 @@ class RobotState(_ReadLate):
     imu_temperature: int
     remote: bytes  # 40 bytes of the wireless controller
     raw: bytes  # the sample as received, CDR header included
-
-    @classmethod
-    def of_sample(
-        cls,
-        raw: bytes,
-        received_ns: int,
-        tick: int,
-        remote: bytes,
-        read: "Callable[[RobotState, str], None]",
-    ) -> "RobotState":
-        """What is asked of every sample; `read` sets the field it is told, and any others."""
-        state = cls.__new__(cls)
-        state.raw, state.received_ns, state.tick, state.remote = raw, received_ns, tick, remote
-        state._read = read
-        return state
 
 
 @dataclass(slots=True)

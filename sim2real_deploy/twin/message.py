@@ -33,7 +33,6 @@ class StateMessage(StateEncoder):
         self.imu: Floats = floats[start : start + 10]  # quaternion, gyroscope, accelerometer
         self._imu_at = 4 * start
         fields = self._bytes.view(layout.dtype)
-        self._tick = fields["tick"]
         feet = "foot_force" in (layout.dtype.names or ())
         self.foot_force = fields["foot_force"][0] if feet else np.zeros(len(robot.legs), np.int16)
         self.slow = _blank(robot)  # temperatures, battery, remote: sent after the next `refresh`

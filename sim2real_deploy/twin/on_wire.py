@@ -123,7 +123,7 @@ class TwinOnWire:
             due = self._keep_time(due)
             self._do_what_was_asked()
             faces = self._faces
-            commands = [sample.data for face in faces for sample in face.commands.take()]
+            commands = [sample for face in faces for sample in face.commands.take_bytes()]
             for state in self.twin.exchange(commands):
                 for face in faces:
                     face.states.write(state)

@@ -31,6 +31,7 @@ RATE_HZ = 500.0
 DISCOVERY_S = 1.0
 START_S = 60.0  # for a process to come up, on however busy a machine
 END_S = 1.0  # of silence
+_CPU_EVERY = 50  # samples between two looks at the CPU time: each is a system call
 Progress = Callable[[str, float], None]  # what is going on, and how far in all, 0 to 1
 
 
@@ -136,13 +137,10 @@ def _codecs() -> tuple[Codec, Codec]:
     their_command = command_class.deserialize(command_sample)
     checksum = vendor.checksum()
 
-    def decode() -> None:
-        _read(decoder.decode(state_sample, 0))
-
     jobs: dict[str, tuple[Callable[[], object], int]] = {
-        "decode": (decode, 20),
+        "decode": (lambda: decoder.decode(state_sample, 0), 20),
         "encode": (lambda: encoder.encode(next(commands)), 20),
-        "checksum": (lambda: encoder._checksum(command_sample), 20),
+        "checksum": (lambda: encoder.checksum.of(command_sample), 20),
         "their decode": (lambda: state_class.deserialize(state_sample), 2),
         "their encode": (their_command.serialize, 2),
         "their checksum": (lambda: checksum(their_command), 2),
@@ -185,32 +183,27 @@ def _told(pipe: Connection) -> list[float]:
     raise Refusal("no sample came through on lo: is the interface up, the machine not overrun?")
 
 
-def _read(state: RobotState) -> None:
-    """All of it: the vendor's path has no choice, and ours would leave out what nobody asks for."""
-    assert len(state.q) == len(state.temperature)
-
-
 class _Log:
-    """Delays, and the CPU this process used from the first sample to the last."""
+    """Delays, and the CPU this process used from the first sample on."""
 
     def __init__(self) -> None:
         self.delays: list[float] = []
-        self.received = 0
-        self._first = self._last = 0.0
+        self._cpu: list[tuple[int, float]] = []  # samples received so far, seconds so far
 
-    def add(self, remote: bytes) -> None:
+    def add(self, remote: bytes, received: int) -> None:
+        """One sample that was handed on, of so many received: more may have come together."""
         now = time.monotonic_ns()
         (sent_ns,) = struct.unpack_from("<q", remote)
         self.delays.append((now - sent_ns) * 1e-9)
-        self.received += 1
-        self._last = time.process_time()
-        if len(self.delays) == 1:
-            self._first = self._last
+        if len(self.delays) % _CPU_EVERY == 1:
+            self._cpu.append((received, time.process_time()))
 
-    def report(self) -> list[float] | None:
-        if not self.delays:
+    def report(self, received: int) -> list[float] | None:
+        """Samples received, seconds of CPU they took, and the delays."""
+        if len(self._cpu) < 2:
             return None
-        return [self.received, self._last - self._first, *self.delays]
+        (first, start), (last, end) = self._cpu[0], self._cpu[-1]
+        return [received, (end - start) / (last - first) * received, *self.delays]
 
 
 def _stamp() -> bytes:
@@ -232,11 +225,9 @@ def _ours(domain: int, pipe: Connection) -> None:
     pipe.send([])
     timeout_s = START_S
     while (state := link.wait(timeout_s)) is not None:
-        _read(state)
-        log.add(state.remote)
+        log.add(state.remote, link.counters.received)
         timeout_s = END_S
-    log.received = link.counters.received  # of states that came together, the newest was handed on
-    pipe.send(log.report())
+    pipe.send(log.report(link.counters.received))
 
 
 def _send_ours(domain: int, count: int) -> None:
@@ -256,7 +247,9 @@ def _vendors(domain: int, pipe: Connection) -> None:
     channel.ChannelFactoryInitialize(domain, "lo")
     subscriber = channel.ChannelSubscriber(LOW_STATE, vendor.idl(GO_LOW_STATE.type_name))
     # With a queue of ten, as in all of the vendor's low-level examples.
-    subscriber.Init(lambda message: log.add(bytes(message.wireless_remote[:8])), 10)
+    subscriber.Init(
+        lambda message: log.add(bytes(message.wireless_remote[:8]), len(log.delays) + 1), 10
+    )
     pipe.send([])
     deadline = time.monotonic() + START_S
     seen = 0
@@ -264,7 +257,7 @@ def _vendors(domain: int, pipe: Connection) -> None:
         time.sleep(0.1)
         if len(log.delays) != seen:
             seen, deadline = len(log.delays), time.monotonic() + END_S
-    pipe.send(log.report())
+    pipe.send(log.report(seen))
 
 
 def _send_vendors(domain: int, count: int) -> None:

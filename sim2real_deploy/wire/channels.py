@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from cyclonedds._clayer import ddspy_take, ddspy_write
 from cyclonedds.builtin import (
@@ -140,13 +140,21 @@ class RawReader:
 
     def take(self) -> list[Sample]:
         """Everything that has come since the last call, oldest first."""
+        taken = self._take()
+        now = time.monotonic_ns()
+        return [Sample(data, info.source_timestamp, now) for data, info in taken if info.valid_data]
+
+    def take_bytes(self) -> list[bytes]:
+        """As `take`, for who does not ask when: two objects fewer a sample."""
+        return [data for data, info in self._take() if info.valid_data]
+
+    def _take(self) -> list[tuple[bytes, Any]]:
         taken = ddspy_take(self._reader_ref, _ANY, self._depth)
         if isinstance(taken, int):
             if self._closed:
                 return []
             raise DDSException(taken, "while taking samples")
-        now = time.monotonic_ns()
-        return [Sample(data, info.source_timestamp, now) for data, info in taken if info.valid_data]
+        return cast("list[tuple[bytes, Any]]", taken)
 
     def matched(self) -> int:
         """How many writers there are now."""

@@ -8,6 +8,8 @@ import enum
 import math
 import struct
 from array import array
+from collections.abc import Callable
+from math import isfinite
 
 import fastcrc
 import numpy as np
@@ -24,7 +26,7 @@ _U8, _I16, _U16, _U32, _F32 = (np.dtype(code) for code in (U8, I16, U16, U32, F3
 _PD = ("q", "dq", "tau", "kp", "kd")
 _IMU = ("imu_state.quaternion", "imu_state.gyroscope", "imu_state.accelerometer")
 _POWER = ("power_v", "power_a")
-_MOTION = {"q", "dq", "ddq", "torque", "quaternion", "gyroscope", "accelerometer"}
+_MOTION = ("q", "dq", "ddq", "tau_est")
 _CRC = struct.Struct("<I")  # the last word of a sample
 
 
@@ -36,22 +38,22 @@ class Flaw(enum.Enum):
     NOT_FINITE = "not_finite"  # NaN or infinity in a value that would be handed on
 
 
-class _Checksum:
+class Checksum:
     """The vendor's CRC-32 of a sample.
 
     Python's own bytes beat numpy here: a loop at 500 Hz finds the caches cold every time.
     """
 
     def __init__(self, layout: Layout) -> None:
-        self._pieces = layout.crc_pieces
+        self._take_apart, self._pad = layout.crc_structs
         self._gather = layout.crc_gather
 
-    def __call__(self, sample: bytes) -> int:
+    def of(self, sample: bytes) -> int:
         """For a sample whose padding is zero."""
-        return self.of(b"".join([sample[span] + zeros for span, zeros in self._pieces]))
+        return self.of_struct(self._pad(*self._take_apart(sample)))
 
     @staticmethod
-    def of(struct: bytes) -> int:
+    def of_struct(struct: bytes) -> int:
         """Of the whole C struct."""
         words = array("I", struct)
         words.byteswap()
@@ -60,118 +62,124 @@ class _Checksum:
     def agrees(self, sample: bytes) -> bool:
         """Whether the sample's checksum is right; its padding may hold anything."""
         said = int.from_bytes(sample[-4:], "little")
-        if self(sample) == said:
+        if self.of(sample) == said:
             return True
         struct = np.frombuffer(sample, np.uint8)[self._gather]
         return fastcrc.crc32.mpeg_2(struct.data) == said
 
 
-class _Finite:
-    """Whether the float32 at some places of a sample are all finite.
+def _unpacker(places: list[slice]) -> Callable[[bytes | memoryview], tuple[float, ...]]:
+    """Reads the float32 at some places of a sample.
 
     Their sum in double precision cannot overflow, so it is finite when all of them are.
     """
-
-    def __init__(self, places: list[slice]) -> None:
-        form, at = "<", 0
-        for word in np.sort(np.concatenate([np.r_[place] for place in places])):
-            form += f"{4 * word - at}xf"
-            at = 4 * word + 4
-        self._unpack = struct.Struct(form).unpack_from
-
-    def __call__(self, sample: bytes | memoryview) -> bool:
-        return math.isfinite(sum(self._unpack(sample)))
+    form, at = "<", 0
+    for word in np.sort(np.concatenate([np.r_[place] for place in places])):
+        form += f"{4 * word - at}xf"
+        at = 4 * word + 4
+    return struct.Struct(form).unpack_from
 
 
 class _Decoder:
     """Finds the flaw of a sample, if it has one, before anything is read from it."""
 
     def __init__(self, layout: Layout, handed_on: list[slice]) -> None:
-        self._layout = layout
-        self._checksum = _Checksum(layout)
-        self._finite = _Finite(handed_on)
+        self._size = layout.size
+        self._checksum = Checksum(layout)
+        self._handed_on = _unpacker(handed_on)
 
     def flaw(self, sample: bytes) -> Flaw | None:
-        if len(sample) != self._layout.size or sample[:2] not in _HEADERS:
+        if len(sample) != self._size or sample[:2] not in _HEADERS:
             return Flaw.LENGTH
         if not self._checksum.agrees(sample):
             return Flaw.CRC
-        return None if self._finite(sample) else Flaw.NOT_FINITE
+        return None if isfinite(sum(self._handed_on(sample))) else Flaw.NOT_FINITE
 
 
 class StateDecoder(_Decoder):
-    """rt/lowstate samples into RobotState. Ask `flaw` first: `decode` trusts the sample."""
+    """rt/lowstate samples into RobotState. Ask `flaw` first: `decode` trusts the sample.
+
+    Arrays are views into the sample where the wire allows.
+    """
+
+    decode: Callable[[bytes, int], RobotState]  # from a sample and when it was received
 
     def __init__(self, robot: RobotSpec) -> None:
         layout, joints = FAMILIES[robot.wire.family].state, robot.joint_count
-        self._q, self._dq, self._ddq, self._torque = motors = [
-            layout.floats(f"motor_state.{name}", joints) for name in ("q", "dq", "ddq", "tau_est")
-        ]
-        self._quaternion, self._gyroscope, self._accelerometer = imu = [
-            layout.floats(name) for name in _IMU
-        ]
-        self._remote = layout.span("wireless_remote")
-        self._tick = layout.span("tick")
+        motors = [layout.floats(f"motor_state.{name}", joints) for name in _MOTION]
+        imu = [layout.floats(name) for name in _IMU]
+        self._q, self._dq, self._ddq, self._torque = motors
+        self._quaternion, self._gyroscope, self._accelerometer = imu
         self._temperature = layout.place("motor_state.temperature", joints).at
-        self._has_battery = "bms_state.soc" in (layout.dtype.names or ())
-        if self._has_battery:
-            self._scalars = layout.scalars(
-                "imu_state.temperature", "bms_state.soc", "bms_state.current", *_POWER
-            )
+        if "bms_state.soc" in (layout.dtype.names or ()):
+            self.decode = self._decode
+            scalars = ["imu_state.temperature", "bms_state.soc", "bms_state.current"]
+            scalars += ["tick", "wireless_remote", *_POWER]
             self._lost = layout.place("motor_state.lost", joints).at
             self._feet = layout.place("foot_force").at
             self._cells = layout.place("bms_state.cell_vol").at
             power = [layout.floats(name) for name in _POWER]
         else:
-            self._scalars = layout.scalars("imu_state.temperature")
+            self.decode = self._decode_without_battery
+            scalars = ["tick", "imu_state.temperature", "wireless_remote"]
             self._winding = layout.place("motor_state.temperature", joints, item=1).at
             self._supply = layout.floats("motor_state.vol", joints)
             power = [self._supply]
-        self._read_others = self._read_battery if self._has_battery else self._read_without_battery
+        self._scalars = layout.scalars(*scalars).unpack_from
         super().__init__(layout, [*motors, *imu, *power])
 
-    def decode(self, sample: bytes, received_ns: int) -> RobotState:
-        """The sample's values, read when asked for; arrays are views where the wire allows."""
-        tick = int.from_bytes(sample[self._tick], "little")
-        return RobotState.of_sample(sample, received_ns, tick, sample[self._remote], self._read)
+    def _decode(self, sample: bytes, received_ns: int) -> RobotState:
+        imu_temperature, percent, current_ma, tick, remote, voltage, current = self._scalars(sample)
+        floats = np.frombuffer(sample, _F32)
+        return RobotState(
+            received_ns,
+            tick,
+            floats[self._quaternion],
+            floats[self._gyroscope],
+            floats[self._accelerometer],
+            floats[self._q],
+            floats[self._dq],
+            floats[self._ddq],
+            floats[self._torque],
+            np.frombuffer(sample, _U8)[self._temperature],
+            np.frombuffer(sample, _U32)[self._lost],
+            np.frombuffer(sample, _I16)[self._feet],
+            percent,
+            current_ma,
+            np.frombuffer(sample, _U16)[self._cells],
+            voltage,
+            current,
+            imu_temperature,
+            remote,
+            sample,
+        )
 
-    def _read(self, state: RobotState, name: str) -> None:
-        """Motion is one thing, the rest another: who needs one value needs its neighbours."""
-        if name not in _MOTION:
-            self._read_others(state)
-            return
-        floats = np.frombuffer(state.raw, _F32)
-        state.quaternion = floats[self._quaternion]
-        state.gyroscope = floats[self._gyroscope]
-        state.accelerometer = floats[self._accelerometer]
-        state.q, state.dq = floats[self._q], floats[self._dq]
-        state.ddq, state.torque = floats[self._ddq], floats[self._torque]
-
-    def _read_battery(self, state: RobotState) -> None:
-        sample = state.raw
-        (
-            state.imu_temperature,
-            state.battery_percent,
-            state.battery_current_ma,
-            state.voltage,
-            state.current,
-        ) = self._scalars.unpack_from(sample)
-        state.temperature = np.frombuffer(sample, _U8)[self._temperature]
-        state.lost = np.frombuffer(sample, _U32)[self._lost]
-        state.foot_force = np.frombuffer(sample, _I16)[self._feet]
-        state.cell_millivolts = np.frombuffer(sample, _U16)[self._cells]
-
-    def _read_without_battery(self, state: RobotState) -> None:
+    def _decode_without_battery(self, sample: bytes, received_ns: int) -> RobotState:
         """Two sensors a motor, and no battery: the boards' supply voltage is what there is."""
-        sample = state.raw
-        (state.imu_temperature,) = self._scalars.unpack_from(sample)
-        halves = np.frombuffer(sample, _I16)
-        state.temperature = np.maximum(halves[self._temperature], halves[self._winding])
-        state.battery_percent, state.battery_current_ma, state.current = -1, 0, 0.0
-        state.voltage = float(np.frombuffer(sample, _F32)[self._supply][0])
-        state.lost = np.zeros(len(state.temperature), np.uint32)
-        state.foot_force = np.empty(0, np.int16)
-        state.cell_millivolts = np.empty(0, np.uint16)
+        tick, imu_temperature, remote = self._scalars(sample)
+        floats, halves = np.frombuffer(sample, _F32), np.frombuffer(sample, _I16)
+        return RobotState(
+            received_ns=received_ns,
+            tick=tick,
+            quaternion=floats[self._quaternion],
+            gyroscope=floats[self._gyroscope],
+            accelerometer=floats[self._accelerometer],
+            q=floats[self._q],
+            dq=floats[self._dq],
+            ddq=floats[self._ddq],
+            torque=floats[self._torque],
+            temperature=np.maximum(halves[self._temperature], halves[self._winding]),
+            lost=np.zeros(len(halves[self._temperature]), np.uint32),
+            foot_force=np.empty(0, np.int16),
+            battery_percent=-1,
+            battery_current_ma=0,
+            cell_millivolts=np.empty(0, np.uint16),
+            voltage=float(floats[self._supply][0]),
+            current=0.0,
+            imu_temperature=imu_temperature,
+            remote=remote,
+            raw=sample,
+        )
 
 
 class CommandDecoder(_Decoder):
@@ -209,14 +217,14 @@ class _Encoder:
         self._buffer = self._bytes.data
         self._floats = self._bytes.view(np.float32)
         self._fields = self._bytes.view(layout.dtype)  # of length one, so that each is a view
-        self._checksum = _Checksum(layout)
+        self.checksum = Checksum(layout)
         # The buffer as a C struct: the padding it has itself is zero.
         self._struct = [
             part for span, pad in layout.crc_pieces for part in (self._buffer[span], pad)
         ]
 
     def _finish(self) -> bytes:
-        crc = self._checksum.of(b"".join(self._struct))
+        crc = self.checksum.of_struct(b"".join(self._struct))
         _CRC.pack_into(self._buffer, len(self._buffer) - _CRC.size, crc)
         return self._bytes.tobytes()
 
@@ -236,7 +244,7 @@ class CommandEncoder(_Encoder):
         unused["q"], unused["dq"] = family.unused_q, family.unused_dq
         places = [family.command.floats(f"motor_cmd.{name}", used) for name in _PD]
         self._q, self._dq, self._tau, self._kp, self._kd = (self._floats[p] for p in places)
-        self._finite = _Finite(places)
+        self._values = _unpacker(places)
         self._echoed = family.echoed
         self._echoed_from = family.state.span(family.echoed).start if family.echoed else 0
         self._known = self._sample = b""  # values of the last command, and what became of them
@@ -277,7 +285,7 @@ class CommandEncoder(_Encoder):
         self._tau[:] = command.torque
         self._kp[:] = command.kp
         self._kd[:] = command.kd
-        if not self._finite(self._buffer):
+        if not isfinite(sum(self._values(self._buffer))):
             raise ValueError("a joint command holds a value that is not finite")
         return self._finish()
 
@@ -291,41 +299,49 @@ class StateEncoder(_Encoder):
         for name, value in family.constants.items():
             self._fields[name] = value
         self._bytes[family.state.irregular["motor_state.mode"][:joints]] = 1
+        fields, motors = self._fields, self._fields["motor_state"][0, :joints]
         self._has_battery = "bms_state.soc" in (family.state.dtype.names or ())
-        self._motors = self._fields["motor_state"][0, :joints]
+        self._tick, self._rpy = fields["tick"], fields["imu_state.rpy"][0]
         self._quaternion, self._gyroscope, self._accelerometer = (
             self._floats[family.state.floats(name)] for name in _IMU
         )
+        self._imu_temperature = fields["imu_state.temperature"]
+        self._remote = self._buffer[family.state.span("wireless_remote")]
+        self._q, self._dq, self._ddq, self._torque = (motors[name] for name in _MOTION)
+        if self._has_battery:
+            self._temperature, self._lost = motors["temperature"], motors["lost"]
+            self._feet, self._cells = fields["foot_force"][0], fields["bms_state.cell_vol"][0]
+            self._percent, self._battery_current, self._voltage, self._current = (
+                fields[name] for name in ("bms_state.soc", "bms_state.current", *_POWER)
+            )
+        else:
+            self._temperature, self._voltage = motors["temperature"].T, motors["vol"]
 
     def encode(self, state: RobotState) -> bytes:
         self._write(state)
         return self._finish()
 
     def _write(self, state: RobotState) -> None:
-        fields, motors = self._fields, self._motors
-        fields["tick"] = state.tick & 0xFFFFFFFF
+        self._tick[0] = state.tick & 0xFFFFFFFF
         self._quaternion[:] = state.quaternion
         self._gyroscope[:] = state.gyroscope
         self._accelerometer[:] = state.accelerometer
-        fields["imu_state.rpy"] = roll_pitch_yaw(state.quaternion)
-        fields["imu_state.temperature"] = state.imu_temperature
-        fields["wireless_remote"] = np.frombuffer(state.remote, np.uint8)
-        motors["q"] = state.q
-        motors["dq"] = state.dq
-        motors["ddq"] = state.ddq
-        motors["tau_est"] = state.torque
+        self._rpy[:] = roll_pitch_yaw(state.quaternion)
+        self._imu_temperature[0] = state.imu_temperature
+        self._remote[:] = state.remote
+        self._q[:] = state.q
+        self._dq[:] = state.dq
+        self._ddq[:] = state.ddq
+        self._torque[:] = state.torque
+        self._temperature[:] = state.temperature
+        self._voltage[:] = state.voltage
         if self._has_battery:
-            motors["temperature"] = state.temperature
-            motors["lost"] = state.lost
-            fields["foot_force"] = state.foot_force
-            fields["bms_state.soc"] = state.battery_percent
-            fields["bms_state.current"] = state.battery_current_ma
-            fields["bms_state.cell_vol"] = state.cell_millivolts
-            fields["power_v"] = state.voltage
-            fields["power_a"] = state.current
-        else:
-            motors["temperature"] = state.temperature[:, None]
-            motors["vol"] = state.voltage
+            self._lost[:] = state.lost
+            self._feet[:] = state.foot_force
+            self._cells[:] = state.cell_millivolts
+            self._percent[0] = state.battery_percent
+            self._battery_current[0] = state.battery_current_ma
+            self._current[0] = state.current
 
 
 def roll_pitch_yaw(quaternion: Floats) -> tuple[float, float, float]:

@@ -43,9 +43,9 @@ class DdsLink:
         """The newest of the samples that have come. Bad ones do not cut the wait short."""
         deadline = time.monotonic() + timeout_s
         while self._reader.wait(deadline - time.monotonic()):
-            newest = None
-            for sample in self._reader.take():
-                newest = self._intake.accept(sample.data, sample.received_ns) or newest
+            newest, now_ns = None, time.monotonic_ns()
+            for sample in self._reader.take_bytes():
+                newest = self._intake.accept(sample, now_ns) or newest
             if newest is not None:
                 return newest
         return None

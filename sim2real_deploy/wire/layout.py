@@ -6,7 +6,7 @@ one to the other is computed once and a checksum is a single gather.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -110,9 +110,10 @@ class Layout:
         # The checksum's own word is left out, and the vendor feeds each word high byte first.
         self.crc_gather = gather[:-4].reshape(-1, 4)[:, ::-1].ravel().copy()
         self.crc_pieces = self._pieces(cdr[:-1], padded_leaves[:-1])
+        self.crc_structs = self._structs()
 
     @staticmethod
-    def _pieces(cdr: list[_Leaf], struct: list[_Leaf]) -> list[tuple[slice, bytes]]:
+    def _pieces(cdr: list[_Leaf], padded: list[_Leaf]) -> list[tuple[slice, bytes]]:
         """The C struct as a few slices of a sample, each with the zeros that follow it.
 
         Right as long as the sample's own padding is zero; the gather always is, but slower.
@@ -120,15 +121,25 @@ class Layout:
         pieces: list[tuple[slice, bytes]] = []
         first = 0
         for i in range(1, len(cdr) + 1):
-            shift = struct[first].offset - cdr[first].offset
-            if i < len(cdr) and struct[i].offset - cdr[i].offset == shift:
+            shift = padded[first].offset - cdr[first].offset
+            if i < len(cdr) and padded[i].offset - cdr[i].offset == shift:
                 continue
             last_end = cdr[i - 1].offset + cdr[i - 1].size
-            zeros = struct[i].offset - shift - last_end if i < len(cdr) else 0
+            zeros = padded[i].offset - shift - last_end if i < len(cdr) else 0
             span = slice(HEADER + cdr[first].offset, HEADER + last_end)
             pieces.append((span, bytes(zeros)))
             first = i
         return pieces
+
+    def _structs(self) -> tuple[Callable[[bytes], tuple[bytes, ...]], Callable[..., bytes]]:
+        """Take a sample apart into the pieces, and put them together as the C struct."""
+        apart, padded, at = "<", "<", 0
+        for span, zeros in self.crc_pieces:
+            length = span.stop - span.start
+            apart += f"{span.start - at}x{length}s"
+            padded += f"{length}s{len(zeros)}x"
+            at = span.stop
+        return struct.Struct(f"{apart}{self.size - at}x").unpack, struct.Struct(padded).pack
 
     def span(self, path: str) -> slice:
         """The bytes of a plain field in a sample."""
@@ -154,11 +165,12 @@ class Layout:
         return self.place(path, count).at
 
     def scalars(self, *paths: str) -> struct.Struct:
-        """Reads single values, named in the order they lie in, out of a sample at one go."""
+        """Reads single values, named in the order they lie in, out of a sample at one go; an
+        array as its bytes."""
         form, at = "<", 0
         for path in paths:
             dtype, offset = self._field(self.dtype, path)
-            form += f"{offset - at}x{dtype.char}"
+            form += f"{offset - at}x" + (f"{dtype.itemsize}s" if dtype.shape else dtype.char)
             at = offset + dtype.itemsize
         return struct.Struct(form)
 

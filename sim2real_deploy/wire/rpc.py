@@ -46,8 +46,8 @@ class RpcClient:
         number = next(self._numbers)
         self._writer.write(_request(number, api, parameter).serialize())
         while self._reader.wait(deadline - time.monotonic()):
-            for sample in self._reader.take():
-                response = vendor.idl(_RESPONSE).deserialize(sample.data)
+            for sample in self._reader.take_bytes():
+                response = vendor.idl(_RESPONSE).deserialize(sample)
                 if response.header.identity.id == number:
                     return int(response.header.status.code), str(response.data)
         raise RpcTimeout(f"'{self._service}' did not answer api {api} within {timeout_s:g} s")
@@ -67,9 +67,9 @@ class RpcServer:
         """Wait for requests as long as told and answer them; how many there were."""
         if not self._reader.wait(timeout_s):
             return 0
-        samples = self._reader.take()
+        samples = self._reader.take_bytes()
         for sample in samples:
-            request = vendor.idl(_REQUEST).deserialize(sample.data)
+            request = vendor.idl(_REQUEST).deserialize(sample)
             code, data = self._handler(request.header.identity.api_id, request.parameter)
             if not request.header.policy.noreply:
                 self._writer.write(_response(request.header.identity, code, data).serialize())
