@@ -88,6 +88,11 @@ def declare(node: Node, parameters: Iterable[Parameter]) -> dict[str, Any]:
     return values
 
 
+def heard(publisher: Any) -> bool:
+    """Whether anybody listens: a message costs a node more than asking first."""
+    return bool(publisher.get_subscription_count())
+
+
 class Stop:
     """A process-wide wish to end, with the exit code; any thread may ask, the first one counts."""
 

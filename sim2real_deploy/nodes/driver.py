@@ -21,8 +21,9 @@ from sim2real_deploy.control.pad import Pad
 from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.control.velocity_command import STALE_NS
 from sim2real_deploy.nodes.arrays import doubles, floats, labelled, labelled_rows
-from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR
+from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR, heard
 from sim2real_deploy.robots import RobotState
+from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.wire.remote import BUTTONS, Remote, decode
 
 # A gamepad as joy_node and joy_linux show it (Xbox layout): buttons in order, triggers are axes.
@@ -66,6 +67,11 @@ class Driver(Node):
         limit_bits = ",".join(f"{limit.value}={limit.name.lower()}" for limit in Limit)
         self._limit_message = UInt8MultiArray(layout=labelled(spec.joint_names))
         self._limit_message.layout.dim[0].label += f";{limit_bits}"
+        # Made once: a message costs more to make than to send.
+        self._joint_message = JointState(name=list(spec.joint_names))
+        self._imu_message, self._odom_message = Imu(), Odometry(child_frame_id=self._frame)
+        self._imu_message.header.frame_id = self._frame
+        self._odom_message.header.frame_id = "odom"
         self._heat_message = Float32MultiArray(layout=labelled(spec.joint_names))
         self._feet_message = Float32MultiArray(layout=labelled(tuple(spec.legs)))
 
@@ -113,33 +119,42 @@ class Driver(Node):
             self.get_logger().info(f"{mode.words} ({self._controller.reason or 'at the start'})")
 
     def show_state(self, state: RobotState) -> None:
-        stamp, spec = self.get_clock().now().to_msg(), self._spec
-        joints = JointState(name=list(spec.joint_names))
-        joints.header.stamp = stamp
-        joints.position, joints.velocity = doubles(state.q), doubles(state.dq)
-        joints.effort = doubles(state.torque)
-        self._joints.publish(joints)
-        imu = Imu()
-        imu.header.stamp, imu.header.frame_id = stamp, self._frame
-        _set_quaternion(imu.orientation, state)
-        _set_vector(imu.angular_velocity, state.gyroscope.tolist())
-        _set_vector(imu.linear_acceleration, state.accelerometer.tolist())
-        self._imu.publish(imu)
-        if len(state.foot_force):
+        """To those who listen; the odometry goes on whether anybody does or not."""
+        stamp = self.get_clock().now().to_msg()
+        if heard(self._joints):
+            self._show_joints(self._joints, stamp, state.q, state.dq, state.torque)
+        if heard(self._imu):
+            imu = self._imu_message
+            imu.header.stamp = stamp
+            _set_quaternion(imu.orientation, state)
+            _set_vector(imu.angular_velocity, state.gyroscope.tolist())
+            _set_vector(imu.linear_acceleration, state.accelerometer.tolist())
+            self._imu.publish(imu)
+        if len(state.foot_force) and heard(self._feet):
             self._feet_message.data = floats(state.foot_force)
             self._feet.publish(self._feet_message)
         if self._odometry is not None:
             self._odometry.update(state)
-            self._odom.publish(self._odometry_message(state, self._odometry, stamp))
+            if heard(self._odom):
+                self._show_odometry(state, self._odometry, stamp)
 
-    def _odometry_message(self, state: RobotState, found: LegOdometry, stamp: Any) -> Odometry:
-        odom = Odometry(child_frame_id=self._frame)
-        odom.header.stamp, odom.header.frame_id = stamp, "odom"
+    def _show_joints(
+        self, publisher: Any, stamp: Any, position: Floats, velocity: Floats, effort: Floats
+    ) -> None:
+        message = self._joint_message
+        message.header.stamp = stamp
+        message.position, message.velocity = doubles(position), doubles(velocity)
+        message.effort = doubles(effort)
+        publisher.publish(message)
+
+    def _show_odometry(self, state: RobotState, found: LegOdometry, stamp: Any) -> None:
+        odom = self._odom_message
+        odom.header.stamp = stamp
         _set_vector(odom.pose.pose.position, found.position.tolist())
         _set_quaternion(odom.pose.pose.orientation, state)
         _set_vector(odom.twist.twist.linear, found.velocity.tolist())
         _set_vector(odom.twist.twist.angular, state.gyroscope.tolist())
-        return odom
+        self._odom.publish(odom)
 
     def show_slow(self, state: RobotState) -> None:
         """What changes slowly: the battery and the motors' heat."""
@@ -157,6 +172,8 @@ class Driver(Node):
         self._heat.publish(self._heat_message)
 
     def show_remote(self, state: RobotState) -> None:
+        if not heard(self._joy):
+            return
         held = decode(state.remote)
         joy = Joy(axes=[held.lx, held.ly, held.rx, held.ry])
         joy.header.stamp = self.get_clock().now().to_msg()
@@ -164,6 +181,8 @@ class Driver(Node):
         self._joy.publish(joy)
 
     def show_ticks(self, ticks: Ticks, columns: tuple[str, ...]) -> None:
+        if not heard(self._ticks):
+            return
         message = Float64MultiArray(layout=labelled_rows(columns, len(ticks.figures)))
         message.data = doubles(ticks.figures)
         self._ticks.publish(message)
@@ -172,17 +191,15 @@ class Driver(Node):
         """The newest of what was asked and sent, and every limit that acted since the last time."""
         stamp = self.get_clock().now().to_msg()
         for publisher, block in ((self._asked, ticks.asked[-1]), (self._sent, ticks.sent[-1])):
-            q, dq, kp, kd, torque = block
-            if state is not None:
-                torque = kp * (q - state.q) + kd * (dq - state.dq) + torque
-            message = JointState(name=list(self._spec.joint_names))
-            message.header.stamp = stamp
-            message.position, message.velocity = doubles(q), doubles(dq)
-            message.effort = doubles(torque)
-            publisher.publish(message)
-        bits = np.bitwise_or.reduce(ticks.limits.astype(np.uint8), axis=0)
-        self._limit_message.data = bits.tobytes()
-        self._limits.publish(self._limit_message)
+            if heard(publisher):
+                q, dq, kp, kd, torque = block
+                if state is not None:
+                    torque = kp * (q - state.q) + kd * (dq - state.dq) + torque
+                self._show_joints(publisher, stamp, q, dq, torque)
+        if heard(self._limits):
+            bits = np.bitwise_or.reduce(ticks.limits.astype(np.uint8), axis=0)
+            self._limit_message.data = bits.tobytes()
+            self._limits.publish(self._limit_message)
 
 
 def read_joy(joy: Joy) -> Remote:

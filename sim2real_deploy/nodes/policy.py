@@ -6,7 +6,7 @@ from std_msgs.msg import Float32MultiArray
 
 from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.nodes.arrays import floats, labelled
-from sim2real_deploy.nodes.common import REPLAYED
+from sim2real_deploy.nodes.common import REPLAYED, heard
 from sim2real_deploy.policy.policy import Policy
 
 
@@ -27,6 +27,8 @@ class PolicyNode(Node):
             self._action.layout = labelled(policy.contract.joints)
 
     def show(self, ticks: Ticks) -> None:
+        if not (heard(self._observations) or heard(self._actions)):
+            return
         for row in np.flatnonzero(ticks.column("policy_stepped")):
             self._observation.data = floats(ticks.observation[row])
             self._action.data = floats(ticks.action[row])

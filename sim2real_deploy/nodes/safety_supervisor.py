@@ -221,8 +221,7 @@ class SafetySupervisor(Node):
         """The slow thread: what takes its time must not take the loop's."""
         due = 0.0
         while not self._leaving.wait(LOOK_AROUND_S):
-            if self._link.participant.writers_changed():
-                self.loop.other_writers = self._link.other_writers()
+            self.loop.other_writers = self._link.other_writers()
             self._write_incident()
             if time.monotonic() >= due:
                 due = time.monotonic() + 1.0

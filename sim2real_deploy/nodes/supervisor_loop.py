@@ -64,8 +64,9 @@ class SupervisorLoop:
         self._command_decoder = CommandDecoder(robot)
         type_name = FAMILIES[robot.wire.family].command.type_name
         self._commands = link.participant.reader(LOW_CMD, type_name)
-        self._command_ns = 0
-        self._command_damping = False
+        self._command = b""  # the newest one without a flaw, as it came,
+        self._command_ns = 0  # when,
+        self._command_damping = False  # and what it is
         self._command_not_finite = 0
         self._control: ControlProcess | None = None
         self._heartbeat_ns = 0
@@ -173,12 +174,14 @@ class SupervisorLoop:
     def _watch_wire(self) -> None:
         """The newest command on the wire, whoever sent it."""
         for sample in self._commands.take():
-            flaw = self._command_decoder.flaw(sample.data)
-            if flaw is Flaw.NOT_FINITE:
-                self._command_not_finite += 1
-            elif flaw is None:
-                self._command_ns = sample.received_ns
+            if sample.data != self._command:  # control repeats itself until the policy's next step
+                flaw = self._command_decoder.flaw(sample.data)
+                if flaw is not None:
+                    self._command_not_finite += flaw is Flaw.NOT_FINITE
+                    continue
+                self._command = sample.data
                 self._command_damping = is_damping(self._command_decoder.decode(sample.data))
+            self._command_ns = sample.received_ns
 
     def _watch_control(self, now_ns: int) -> float:
         """How long control owes an answer; a process that ended does not have to time out."""

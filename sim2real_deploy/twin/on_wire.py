@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 SPORT_SERVICE = "sport"
 _SPORT_STATE_EVERY = 5  # periods
-_SERVICE_POLL = 0.02  # s
+_SERVICE_POLL = 0.05  # s
 _LOOK_EVERY = 0.2  # s between two looks for clients of the other kind
 _GIVE_UP = 0.25  # s behind, when catching up would only make a burst of the past
 _ANSWER_WITHIN = 2.0  # s

@@ -197,8 +197,11 @@ class Participant:
         self._participant = DomainParticipant(domain, Qos(Policy.EntityName(name)))
         self._key = self._participant.get_guid()
         self._publications = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication)
-        self._unseen = ReadCondition(self._publications, _UNSEEN)
+        self._unseen_publications = ReadCondition(self._publications, _UNSEEN)
+        self._writers: dict[str, tuple[Writer, ...]] = {}  # by topic, since the last change
         self._subscriptions = BuiltinDataReader(self._participant, BuiltinTopicDcpsSubscription)
+        self._unseen_subscriptions = ReadCondition(self._subscriptions, _UNSEEN)
+        self._kinds: set[Kind] = set()
         self._people = BuiltinDataReader(self._participant, BuiltinTopicDcpsParticipant)
         self._readers: list[RawReader] = []
         self._open = True
@@ -221,17 +224,23 @@ class Participant:
     def _topic(self, topic: str, type_name: str, kind: Kind) -> Topic[Any]:
         return Topic(self._participant, topic, announced_type(type_name, kind))
 
-    def writers_changed(self) -> bool:
-        """Whether anyone came or went since `other_writers` looked: cheap to ask often."""
-        return bool(self._publications.read(1, self._unseen))
-
     def other_writers(self, topic: str) -> tuple[Writer, ...]:
-        """Everyone but this participant who can write a topic now, as discovery tells it."""
+        """Everyone but this participant who can write a topic now, as discovery tells it.
+
+        Cheap to ask often: discovery's own record takes tens of milliseconds to read, all of them
+        with the GIL held, so it is read anew only when somebody came or went.
+        """
+        if self._publications.read(1, self._unseen_publications):
+            self._writers.clear()
+        if topic not in self._writers:
+            self._writers[topic] = self._read_writers(topic)
+        return self._writers[topic]
+
+    def _read_writers(self, topic: str) -> tuple[Writer, ...]:
         alive = InstanceState.Alive
-        publications = self._publications.read(1000)
         others = {
             p.participant_key
-            for p in publications
+            for p in self._publications.read(1000)
             if p.topic_name == topic
             and p.sample_info.instance_state == alive
             and p.participant_key != self._key
@@ -240,7 +249,12 @@ class Participant:
         return tuple(_writer(str(key), qos.get(key)) for key in sorted(others))
 
     def kinds_of_readers(self) -> set[Kind]:
-        """The ways in which others who read the vendor's types announce them."""
+        """The ways in which others who read the vendor's types announce them; as cheap."""
+        if self._subscriptions.read(1, self._unseen_subscriptions):
+            self._kinds = self._read_kinds()
+        return self._kinds
+
+    def _read_kinds(self) -> set[Kind]:
         found = {
             kind_of(s.type_name, bytes(s.type_id.value))
             for s in self._subscriptions.read(1000)
