@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 from wire_support import free_domain
 
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.twin.headless import choose_renderer
+
 COMMAND = [sys.executable, "-c", "from sim2real_deploy.cli import main; main()", "twin"]
 
 
@@ -60,6 +63,19 @@ def test_mistakes_are_refused_in_words(arguments: tuple[str, ...], words: str) -
     assert ended.returncode == 2
     assert words in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("renderer", "words"),
+    [("crayons", "set it to one of glfw, egl, osmesa"), ("osmesa", "install libosmesa6")],
+)
+def test_a_renderer_that_is_not_there_is_refused_in_words(
+    renderer: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUJOCO_GL", renderer)
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    with pytest.raises(Refusal, match=words):
+        choose_renderer()
 
 
 @pytest.fixture

@@ -3,10 +3,26 @@
 import ctypes.util
 import os
 
+from sim2real_deploy.errors import Refusal
+
+_KNOWN = ("glfw", "egl", "osmesa")  # of what MuJoCo takes; it ends the program over any other word
+
 
 def choose_renderer() -> None:
     """Where there is no display, draw in software or on the GPU, whichever library is there."""
-    if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
-        return
     software = ctypes.util.find_library("OSMesa") is not None
-    os.environ.setdefault("MUJOCO_GL", "osmesa" if software else "egl")
+    asked = os.environ.get("MUJOCO_GL")
+    if asked is not None:
+        _check(asked, software)
+    elif not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        os.environ["MUJOCO_GL"] = "osmesa" if software else "egl"
+
+
+def _check(asked: str, software: bool) -> None:
+    if asked.lower() not in _KNOWN:
+        raise Refusal(f"MUJOCO_GL is '{asked}'; set it to one of {', '.join(_KNOWN)}, or unset it")
+    if asked.lower() == "osmesa" and not software:
+        raise Refusal(
+            "MUJOCO_GL is osmesa, and the library is not here: install it "
+            "(apt-get install libosmesa6), or unset MUJOCO_GL"
+        )
