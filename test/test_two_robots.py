@@ -38,13 +38,14 @@ def dogs(tmp_path):
     (tmp_path / "b").mkdir()
     common = ("go2_walk", "record:=false", "preset:=ideal", "stage:=indoor")
     with (
-        stack(first, tmp_path / "a", *common, f"domain:={first}", "namespace:=a"),
-        stack(first, tmp_path / "b", *common, f"domain:={second}", "namespace:=b"),
+        stack(first, tmp_path / "a", *common, f"domain:={first}", "namespace:=a") as first_stack,
+        stack(first, tmp_path / "b", *common, f"domain:={second}", "namespace:=b") as second_stack,
     ):
         pair = Dog(first, "a"), Dog(first, "b")
         yield pair
         for dog in pair:
             dog.operator.close()
+        print(*first_stack.lines, *second_stack.lines, sep="")  # shown when the test fails
 
 
 def test_a_stop_and_a_mode_reach_one_robot_alone(dogs):
