@@ -8,7 +8,7 @@ from sim2real_deploy.robots.state import RobotState
 from sim2real_deploy.safety.chain import Report
 from sim2real_deploy.safety.supervisor import Change, Supervisor
 
-EVERY = 5  # of the states is kept: 100 Hz show how it came about, the bag has them all
+EVERY = 2  # of the states looked at is kept: 125 Hz show how it came about, the bag has them all
 SERIES = ("quaternion", "gyroscope", "accelerometer", "q", "dq", "torque", "temperature")
 
 
