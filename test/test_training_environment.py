@@ -216,3 +216,17 @@ def test_a_delayed_action_moves_the_joints_later() -> None:
         environment.step(np.full((1, JOINTS), 2.0, np.float32))
         moved[delay] = abs(environment.physics.q[0, 0] - before)
     assert moved[0.02] < moved[0.0] / 2
+
+
+def test_a_robot_that_is_too_fast_sees_a_lower_command() -> None:
+    environment = Environment(CONFIG, ROBOT, 2, seed=0)
+    gain = environment.config.network.steering_gain
+    seen, _ = environment.observe()
+    too_fast = np.array([0.1, -0.05, 0.3], np.float32) * MISSED_SCALE
+    environment.command[:] = environment.command - gain * np.array([0.1, -0.05, 0.0])
+    wanted, _ = environment.observe()
+    columns, _ = environment.observer.newest("velocity_command")
+    steered = (seen + too_fast @ environment.steering())[:, columns]
+    assert steered == pytest.approx(wanted[:, columns], abs=1e-5)
+    changed = np.flatnonzero(environment.steering().any(0))
+    assert changed.tolist() == columns[:2].tolist()

@@ -13,7 +13,7 @@ from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import Network, load_training
 from sim2real_deploy.training.export import export, network
-from sim2real_deploy.training.ppo import Actor
+from sim2real_deploy.training.ppo import Actor, Felt
 from sim2real_deploy.training.trainer import Run, train
 
 ROBOT = load_robot("go2")
@@ -66,11 +66,15 @@ def test_the_written_network_computes_what_torch_computes() -> None:
     import onnxruntime
 
     torch.manual_seed(0)
-    actor = Actor(7, 3, Network(hidden=(16, 8), feeling=(5,), initial_std=1, final_std=0.1), felt=2)
+    sizes = {"hidden": (16, 8), "feeling": (5,), "steering_gain": 1.0, "steering_reach": 0.1}
+    steering = torch.randn(2, 7)
+    felt = Felt(slice(0, 2), steering, reach=0.1)  # less than what most of what is felt is
+    actor = Actor(7, 3, Network(**sizes, initial_std=1, final_std=0.1), felt)
     parts = ([p.detach().numpy() for p in part.parameters()] for part in (actor.feel, actor.act))
-    model = network(*parts)
+    model = network(*parts, steering.numpy(), felt.reach)
     session = onnxruntime.InferenceSession(model)
+    rng = np.random.default_rng(0)
     for _ in range(10):
-        seen = np.random.default_rng(0).normal(size=(1, 7)).astype(np.float32)
+        seen = rng.normal(size=(1, 7)).astype(np.float32)
         (given,) = session.run(None, {"observation": seen})
         assert given == pytest.approx(actor(torch.from_numpy(seen)).detach().numpy(), abs=1e-6)

@@ -4,11 +4,18 @@ import pytest
 import torch
 
 from sim2real_deploy.training.config import Network, load_training
-from sim2real_deploy.training.ppo import Batch, Learner, advantages, log_probability
+from sim2real_deploy.training.ppo import Batch, Felt, Learner, advantages, log_probability
 
 PPO = load_training("go2_walk").ppo
-NETWORK = Network(hidden=(32,), feeling=(16,), initial_std=0.5, final_std=0.1)
-FELT = slice(0, 1)  # in these games: what is seen
+NETWORK = Network(
+    hidden=(32,),
+    feeling=(16,),
+    steering_gain=0.0,
+    steering_reach=0.0,
+    initial_std=0.5,
+    final_std=0.1,
+)
+FELT = Felt(slice(0, 1), torch.zeros(1, 1), 0.0)  # in these games: what is seen
 STEPS, COUNT = 8, 64
 torch.set_num_threads(1)  # tiny networks: a second thread only waits
 
@@ -94,7 +101,7 @@ def test_noise_is_held_down_late_in_a_run() -> None:
 
 def test_it_learns_to_feel_what_only_the_critic_is_told() -> None:
     torch.manual_seed(0)
-    learner = Learner(1, 2, 1, NETWORK, PPO, slice(1, 2))
+    learner = Learner(1, 2, 1, NETWORK, PPO, Felt(slice(1, 2), torch.zeros(1, 1), 0.0))
     batch = Batch.empty(STEPS, COUNT, 1, 2, 1)
     batch.observation[:] = torch.rand(STEPS, COUNT, 1)
     batch.privileged[..., 1:] = 1.0 - 2.0 * batch.observation

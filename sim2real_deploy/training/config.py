@@ -131,8 +131,23 @@ class Terrain(Strict):
 class Network(Strict):
     hidden: tuple[int, ...] = Field(min_length=1)
     feeling: tuple[int, ...] = Field(min_length=1)  # hidden layers of the velocity estimate
+    steering_gain: float = Field(ge=0)  # by how much more than it is missed a command is corrected
+    steering_reach: float = Field(
+        ge=0
+    )  # m/s: a larger miss is a kick, and steers no more than this
     initial_std: float = Field(gt=0)
     final_std: float = Field(gt=0)  # at most, at the end of the run
+
+
+class Polish(Strict):
+    """What changes once the robot walks: from nothing these rewards teach standing still."""
+
+    begin: float = Field(ge=0, le=1)  # share of the run
+    rewards: dict[str, float]
+    tracking_shares: tuple[float, float, float]
+    push_speed: Range
+    push_every: Range
+    push_sideways: float = Field(ge=0, le=1)
 
 
 class Ppo(Strict):
@@ -169,12 +184,13 @@ class TrainingConfig(Strict):
     terrain: Terrain
     network: Network
     ppo: Ppo
+    polish: Polish
 
     @model_validator(mode="after")
     def _known(self) -> "TrainingConfig":
         from sim2real_deploy.training.rewards import REWARDS
 
-        for name in self.rewards:
+        for name in (*self.rewards, *self.polish.rewards):
             if name not in REWARDS:
                 raise ValueError(
                     f"rewards: there is no reward '{name}'; there are: {', '.join(sorted(REWARDS))}"
@@ -184,6 +200,22 @@ class TrainingConfig(Strict):
             if name not in terms:
                 raise ValueError(f"randomisation.noise: '{name}' is not an observation term")
         return self
+
+    def at(self, done: float) -> "TrainingConfig":
+        """As it is when so much of the run is done."""
+        polish = self.polish
+        if done < polish.begin:
+            return self
+        pushes = {"push_speed", "push_every", "push_sideways"}
+        shape = {"tracking_shares": polish.tracking_shares}
+        changed = {
+            "rewards": self.rewards | polish.rewards,
+            "shape": self.shape.model_copy(update=shape),
+            "randomisation": self.randomisation.model_copy(
+                update={name: getattr(polish, name) for name in pushes}
+            ),
+        }
+        return self.model_copy(update=changed)
 
 
 def load_training(name: str | Path) -> TrainingConfig:

@@ -130,6 +130,16 @@ class Environment:
         parts = [MISSED_SCALE * missed, true, self._heights, self._contact, *told]
         return seen, np.concatenate(parts, 1, dtype=np.float32)
 
+    def steering(self) -> Array:
+        """What each value of MISSED, as it is told, does to the observation: too fast a robot sees
+        a lower command."""
+        columns, scale = self.observer.newest("velocity_command")
+        shift = np.zeros((MISSED.stop, self.observer.size), np.float32)
+        gain = self.config.network.steering_gain / MISSED_SCALE
+        for axis in (0, 1):  # forward and sideways; how fast it turns, it measures
+            shift[axis, columns[axis]] = -gain * scale[axis]
+        return shift
+
     def _gravity(self) -> Array:
         roll, pitch = self.drawn["gravity_tilt"].T
         down = np.stack([pitch, -roll, -np.ones(self.count)], 1)

@@ -36,7 +36,7 @@ def export(checkpoint: Path, folder: Path) -> Contract:
     robot = load_robot(config.robot)
     actor = {name: values.numpy() for name, values in content["actor"].items()}
     feel, act = ([actor[n] for n in actor if n.startswith(part)] for part in ("feel.", "act."))
-    bare = network(feel, act)
+    bare = network(feel, act, actor["steering"], float(actor["reach"]))
     claims = _claims(config, robot, content)
     claims |= {"golden": _golden(config, robot, bare), "sha256": "0" * 64}
     draft = configfile.parse(claims, Contract, str(checkpoint))
@@ -46,12 +46,22 @@ def export(checkpoint: Path, folder: Path) -> Contract:
     return contract
 
 
-def network(feel: Weights, act: Weights) -> bytes:
-    """What is felt joins the observation; the second perceptron acts on both."""
+def network(feel: Weights, act: Weights, steering: np.ndarray[Any, Any], reach: float) -> bytes:
+    """What is felt joins the observation and steers it; the second perceptron acts on both.
+
+    Steering is linear up to its reach: it is part of the first layer's weights here.
+    """
+    observations = feel[0].shape[1]
+    steered = act[0][:, :observations] @ steering.T
     felt_nodes, felt_tensors = _perceptron(feel, "feel", INPUT, "felt")
-    nodes, tensors = _perceptron(act, "act", "all", OUTPUT)
-    join = helper.make_node("Concat", [INPUT, "felt"], ["all"], axis=-1)
-    nodes, tensors = [*felt_nodes, join, *nodes], [*felt_tensors, *tensors]
+    nodes, tensors = _perceptron(
+        [np.concatenate([act[0], steered], 1), *act[1:]], "act", "all", OUTPUT
+    )
+    bounds = {"lowest": -reach, "highest": reach}
+    tensors += [numpy_helper.from_array(np.float32(v), name) for name, v in bounds.items()]
+    clip = helper.make_node("Clip", ["felt", *bounds], ["heeded"])
+    join = helper.make_node("Concat", [INPUT, "felt", "heeded"], ["all"], axis=-1)
+    nodes, tensors = [*felt_nodes, clip, join, *nodes], [*felt_tensors, *tensors]
     ends = (INPUT, feel[0].shape[1]), (OUTPUT, act[-1].shape[0])
     first, last = (
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size]) for name, size in ends
@@ -123,7 +133,9 @@ def _claims(config: TrainingConfig, robot: RobotSpec, content: dict[str, Any]) -
             "seed": content["seed"],
             "steps": content["steps"],
             "randomisation_width": content["width"],
-            "randomisation": config.randomisation.model_dump(mode="json", exclude={"width"}),
+            "randomisation": config.at(1.0).randomisation.model_dump(
+                mode="json", exclude={"width"}
+            ),
             "versions": content["versions"],
         },
     }

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
@@ -46,6 +47,7 @@ class Observer:
 
     def __init__(self, config: TrainingConfig, robot: RobotSpec, count: int):
         joints = len(robot.joints)
+        self._names = [term.name for term in config.observation]
         self._terms: list[Callable[[Sight], Array]] = []
         scales: list[Array] = []
         noise: list[Array] = []
@@ -67,6 +69,18 @@ class Observer:
         self._scale = np.concatenate(scales)
         self._noise = np.concatenate(noise).astype(np.float32)
         self._ends = np.cumsum([len(scale) for scale in scales])[:-1]
+
+    @property
+    def size(self) -> int:
+        """Of what the network sees."""
+        return sum(window[0].size for window in self._windows)
+
+    def newest(self, name: str) -> tuple[npt.NDArray[np.int64], Array]:
+        """Where in what the network sees a term's newest values stand, and their scale."""
+        index = self._names.index(name)
+        end = sum(window[0].size for window in self._windows[: index + 1])
+        scale = np.split(self._scale, self._ends)[index]
+        return np.arange(end - len(scale), end), scale
 
     def values(self, sight: Sight) -> Array:
         raw = np.concatenate([term(sight) for term in self._terms], 1, dtype=np.float32)

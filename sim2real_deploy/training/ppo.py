@@ -28,18 +28,33 @@ def mlp(inputs: int, hidden: tuple[int, ...], outputs: int) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(sizes[-1], outputs))
 
 
+@dataclass(frozen=True, slots=True)
+class Felt:
+    """What the actor learns to feel, and what that does to what it sees."""
+
+    told: slice  # where the truth stands in what the critic sees
+    steering: Tensor  # felt x observations: what is felt, times this, is added to the observation
+    reach: float  # no more of it than this
+
+
 class Actor(nn.Module):
     """A network for the mean action; its spread does not depend on the observation.
 
-    A first network tells from the observation what the robot cannot measure (`felt` values, by how
-    much it misses the wanted velocity): learnt from the truth, not from rewards, it is what closes
-    the loop on speed.
+    A first network tells from the observation what the robot cannot measure (by how much it misses
+    the wanted velocity): learnt from the truth, not from rewards. What is felt shifts the command
+    that the second network sees: that closes the loop on speed, which rewards leave to chance.
     """
 
-    def __init__(self, observations: int, actions: int, network: Network, felt: int):
+    steering: Tensor
+    reach: Tensor
+
+    def __init__(self, observations: int, actions: int, network: Network, felt: Felt):
         super().__init__()
-        self.feel = mlp(observations, network.feeling, felt)
-        self.act = mlp(observations + felt, network.hidden, actions)
+        count = len(felt.steering)
+        self.register_buffer("steering", felt.steering)
+        self.register_buffer("reach", torch.tensor(felt.reach))
+        self.feel = mlp(observations, network.feeling, count)
+        self.act = mlp(observations + count, network.hidden, actions)
         last = list(self.act.parameters())[-2:]
         with torch.no_grad():  # small first actions: begin near the default pose
             last[0].mul_(0.1)
@@ -49,7 +64,8 @@ class Actor(nn.Module):
     def forward(self, observation: Tensor) -> Tensor:
         """The mean action."""
         felt: Tensor = self.feel(observation).detach()
-        mean: Tensor = self.act(torch.cat([observation, felt], -1))
+        steered = observation + felt.clamp(-self.reach, self.reach) @ self.steering
+        mean: Tensor = self.act(torch.cat([steered, felt], -1))
         return mean
 
     def sample(self, observation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -110,8 +126,7 @@ def advantages(batch: Batch, last_value: Tensor, gamma: float, lam: float) -> Te
 
 
 class Learner:
-    """The networks and how they learn from a batch; `felt` is where in the critic's truth the
-    values are that the actor learns to feel."""
+    """The networks and how they learn from a batch."""
 
     def __init__(
         self,
@@ -120,12 +135,12 @@ class Learner:
         actions: int,
         network: Network,
         ppo: Ppo,
-        felt: slice,
+        felt: Felt,
         mirror_observation: Mirror | None = None,
         mirror_action: Mirror | None = None,
     ):
         self.ppo, self.network = ppo, network
-        self.actor = Actor(observations, actions, network, felt.stop - felt.start)
+        self.actor = Actor(observations, actions, network, felt)
         self.felt = felt
         self.critic = mlp(privileged, network.hidden, 1)
         self.rate = min(ppo.critic_rate, ppo.actor_rate[1])
@@ -169,7 +184,7 @@ class Learner:
                     old_log_std,
                 )
                 value_loss = (self.value(privileged[pick]) - returns[pick]).square().mean()
-                truth = privileged[pick][:, self.felt]
+                truth = privileged[pick][:, self.felt.told]
                 feeling_loss = (self.actor.feel(observation[pick]) - truth).square().sum(-1).mean()
                 entropy = self.actor.log_std.sum()
                 loss = policy_loss + value_loss + feeling_loss - anneal * ppo.entropy * entropy

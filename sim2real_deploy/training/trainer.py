@@ -27,8 +27,8 @@ from sim2real_deploy import __version__
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import TrainingConfig
-from sim2real_deploy.training.environment import MISSED, Environment
-from sim2real_deploy.training.ppo import Batch, Learner
+from sim2real_deploy.training.environment import MISSED, MISSED_SCALE, Environment
+from sim2real_deploy.training.ppo import Batch, Felt, Learner
 from sim2real_deploy.training.symmetry import Mirror, joint_mirror, observation_mirror
 
 CHECKPOINT = "checkpoint.pt"
@@ -120,13 +120,15 @@ def _torch_mirror(mirror: Mirror) -> Callable[[torch.Tensor], torch.Tensor]:
 def make_learner(config: TrainingConfig, environment: Environment) -> Learner:
     observation, privileged = environment.observe()
     joints = joint_mirror(environment.robot, config.symmetry)
+    steering = torch.from_numpy(environment.steering())
+    reach = MISSED_SCALE * config.network.steering_reach
     return Learner(
         observation.shape[1],
         privileged.shape[1],
         len(environment.robot.joints),
         config.network,
         config.ppo,
-        MISSED,
+        Felt(MISSED, steering, reach),
         _torch_mirror(observation_mirror(config.observation, joints)),
         _torch_mirror(joints),
     )
@@ -193,6 +195,7 @@ class Worker:
         while done < 1.0:
             anneal_from = self.config.ppo.anneal_from
             late = max(0.0, done - anneal_from) / max(1e-9, 1.0 - anneal_from)
+            self.environment.config = self.config.at(done)
             started = time.monotonic()
             self.collector.collect()
             collected = time.monotonic()
