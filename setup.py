@@ -49,7 +49,7 @@ setup(
     ],
     extras_require={
         "ros": ["ros-rclpy[fastrtps]", "ros-common-interfaces"],  # where no ROS 2 is installed
-        "sim": ["mujoco", "imageio[ffmpeg]"],
+        "sim": ["mujoco", "numba", "imageio[ffmpeg]"],
         "dashboard": ["viser", "mujoco"],
         "analysis": ["pyarrow"],  # export to Parquet
         "drake": ["drake"],  # the second engine; 42 MB, never on the robot

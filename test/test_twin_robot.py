@@ -119,7 +119,7 @@ def test_stop_values_and_mode_zero_switch_a_motor_off() -> None:
 def test_the_state_message_is_good_on_either_wire_family(family: str) -> None:
     robot = wire_robot(family)
     message, decoder = StateMessage(robot), StateDecoder(robot)
-    message.imu[:4] = 1, 0, 0, 0
+    message.set_body(np.array([1.0] + 9 * [0.0]), np.full(len(robot.legs), 12.7))
     message.q[:] = np.arange(robot.joint_count)
     message.slow.temperature[:] = 41
     message.slow.voltage = 30.0

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.checks import Check
+from sim2real_deploy.control.realtime import calm_interpreter
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, load_robot
 from sim2real_deploy.twin.config import load_imperfections
@@ -84,6 +85,7 @@ class Result:
 
 def run(seconds: float, preset: str, progress: Progress) -> Result:
     robot = load_robot("go2")
+    calm_interpreter()  # as the twin's own process does
     progress("in process, against bare mj_step", 0.0)
     speed = measure_speed(robot, preset)
     wire = measure_wire(robot, preset, seconds, progress)
@@ -91,7 +93,10 @@ def run(seconds: float, preset: str, progress: Progress) -> Result:
 
 
 def measure_speed(robot: RobotSpec, preset: str) -> Speed:
-    """Blocks of the twin and of bare mj_step in turn; the medians are compared."""
+    """Blocks of the twin and of bare mj_step in turn; the medians are compared.
+
+    Bare physics makes the same movements: from the same state, its motors told the same.
+    """
     twin = TwinRobot(robot, imperfections=load_imperfections(preset))
     samples = _trot(robot)
     for k in range(_WARM_UP):
@@ -99,15 +104,19 @@ def measure_speed(robot: RobotSpec, preset: str) -> Speed:
     steps = round(1 / (robot.wire.rate_hz * twin.model.opt.timestep))
     bare = mujoco.MjData(twin.model)
     model, times = twin.model, np.zeros((_BLOCKS, 2))
+    told = np.zeros((_BLOCK, model.nu))
     for block in range(_BLOCKS):
         mujoco.mj_copyData(bare, model, twin.data)
-        start = time.thread_time_ns()
-        for k in range(block * _BLOCK, (block + 1) * _BLOCK):
-            twin.advance(samples[k % len(samples)])
-        middle = time.thread_time_ns()
-        for _ in range(_BLOCK):
+        for k in range(_BLOCK):
+            start = time.thread_time_ns()
+            twin.advance(samples[(block * _BLOCK + k) % len(samples)])
+            times[block, 0] += time.thread_time_ns() - start
+            told[k] = twin.data.ctrl
+        for k in range(_BLOCK):
+            bare.ctrl[:] = told[k]
+            start = time.thread_time_ns()
             mujoco.mj_step(model, bare, steps)
-        times[block] = middle - start, time.thread_time_ns() - middle
+            times[block, 1] += time.thread_time_ns() - start
     twin_us, bare_us = (np.median(times, axis=0) / _BLOCK / 1e3).tolist()
     return Speed(twin_us, bare_us, 1 / robot.wire.rate_hz, steps)
 

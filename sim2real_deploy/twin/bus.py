@@ -20,23 +20,23 @@ class MessageBus:
         self._fates: list[tuple[int, int]] = []  # copies and delay, drawn for many at a time
 
     def put(self, message: bytes, now_ns: int) -> None:
-        if self._perfect:
-            self._under_way.append((now_ns, message))
-            return
-        if not self._fates:
-            self._draw_fates()
-        copies, delay = self._fates.pop()
-        due = now_ns + delay
-        if self._under_way:
-            due = max(due, self._under_way[-1][0])
+        copies, delay = 1, 0
+        if not self._perfect:
+            if not self._fates:
+                self._draw_fates()
+            copies, delay = self._fates.pop()
+        due, under_way = now_ns + delay, self._under_way
+        if under_way and under_way[-1][0] > due:
+            due = under_way[-1][0]
         for _ in range(copies):
-            self._under_way.append((due, message))
+            under_way.append((due, message))
 
-    def get(self, now_ns: int) -> bytes | None:
-        """The next message that has arrived by now, or None."""
-        if self._under_way and self._under_way[0][0] <= now_ns:
-            return self._under_way.popleft()[1]
-        return None
+    def arrived(self, now_ns: int) -> list[bytes]:
+        """Every message that has come through since the last call."""
+        under_way, messages = self._under_way, []
+        while under_way and under_way[0][0] <= now_ns:
+            messages.append(under_way.popleft()[1])
+        return messages
 
     def _draw_fates(self) -> None:
         bus = self._bus

@@ -1,16 +1,19 @@
 """The rt/lowstate message as a buffer that the sensors write into."""
 
-import struct
-
+import fastcrc
 import numpy as np
+import numpy.typing as npt
 
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.twin.kernels import gather, write_body
 from sim2real_deploy.wire import remote
-from sim2real_deploy.wire.codec import StateEncoder, euler_angles
+from sim2real_deploy.wire.codec import StateEncoder
 from sim2real_deploy.wire.messages import FAMILIES
 
-_IMU = struct.Struct("<13f")  # quaternion, gyroscope, accelerometer, roll pitch yaw
+Vector = npt.NDArray[np.float64]
+
+_IMU_VALUES = 13  # quaternion, gyroscope, accelerometer, roll pitch yaw
 _SIDE_BY_SIDE = ("q", "dq", "ddq", "tau_est")  # in either family's motor_state
 CELL_SLOTS = 15  # in the message, whatever the pack has
 
@@ -30,29 +33,31 @@ class StateMessage(StateEncoder):
         self.motors: Floats = table[:, : len(_SIDE_BY_SIDE)].T
         self.q, self.dq, self.ddq, self.torque = self.motors
         start = layout.floats("imu_state.quaternion").start
-        self.imu: Floats = floats[start : start + 10]  # quaternion, gyroscope, accelerometer
-        self._imu_at = 4 * start
+        self._imu: Floats = floats[start : start + _IMU_VALUES]
+        self._words_at = layout.crc_gather
+        self._words = np.zeros(len(self._words_at), np.uint8)
         fields = self._bytes.view(layout.dtype)
+        self._crc = fields["crc"]
         feet = "foot_force" in (layout.dtype.names or ())
         self.foot_force = fields["foot_force"][0] if feet else np.zeros(len(robot.legs), np.int16)
         self.slow = _blank(robot)  # temperatures, battery, remote: sent after the next `refresh`
 
     def refresh(self) -> None:
-        """Write everything from `slow`, but for what the sensors write themselves."""
-        state = self.slow
-        state.q, state.dq, state.ddq, state.torque = self.q, self.dq, self.ddq, self.torque
-        state.quaternion, state.gyroscope = self.imu[:4], self.imu[4:7]
-        state.accelerometer, state.foot_force = self.imu[7:], self.foot_force
-        state.tick = int(self._tick[0])
-        self._write(state)
+        """Write what `slow` has of temperatures, power and the remote."""
+        self._write_slow(self.slow)
 
-    def set_imu(self, readings: list[float]) -> None:
-        """Quaternion, gyroscope and accelerometer; the angles follow."""
-        _IMU.pack_into(self._buffer, self._imu_at, *readings, *euler_angles(*readings[:4]))
+    def set_body(self, imu: Vector, feet: Vector) -> None:
+        """Quaternion, gyroscope and accelerometer; N under each foot."""
+        write_body(imu, feet, self._imu, self.foot_force)
 
     def finish(self, tick: int) -> bytes:
         self._tick[0] = tick & 0xFFFFFFFF
         return self._finish()
+
+    def _finish(self) -> bytes:
+        gather(self._bytes, self._words_at, self._words)
+        self._crc[0] = fastcrc.crc32.mpeg_2(self._words.data)
+        return self._bytes.tobytes()
 
 
 def _blank(robot: RobotSpec) -> RobotState:

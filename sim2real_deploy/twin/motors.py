@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin import config
+from sim2real_deploy.twin.kernels import follow_joints, heat, tell_motors
 from sim2real_deploy.twin.model import KD, KP, MOTOR_INPUTS, RESISTANCE, SUPPLY
 
 Vector = npt.NDArray[np.float64]
@@ -47,19 +48,18 @@ class Motors:
         self._speed = robot.velocity_limit.astype(np.float64)
         self._q, self._dq, self._ddq = (x[-joints:] for x in (data.qpos, data.qvel, data.qacc))
         self._delivered, self._current = data.actuator_force, data.act
-        told = data.ctrl.reshape(joints, MOTOR_INPUTS).T
-        self._targets, self._target_q, self._torque = told[:2], told[0], told[2]
+        self._told = data.ctrl.reshape(joints, MOTOR_INPUTS)
+        self._torque = self._told[:, 2]
         parameters = model.actuator_gainprm
         self._gains = parameters[:, KP : KD + 1 : KD - KP].T
         self._gains[:] = 0.0
         self._supply = parameters[:, SUPPLY]
-        self._lowest, self._highest = model.actuator_forcerange.T
-        self._lowest[:], self._highest[:] = -self._limit, self._limit
+        self._bounds = model.actuator_forcerange
+        self._bounds[:, 0], self._bounds[:, 1] = -self._limit, self._limit
         self.truth = np.zeros((4, joints))  # what there is to measure, one row each:
-        self.position, self.velocity, self.acceleration, self.torque = self.truth
+        self.position, _, _, self.torque = self.truth
+        self._play = imperfections.backlash
         self._twist = np.zeros(joints)  # of the gear: motor's side less joint's side
-        self._most_twist = np.full(joints, imperfections.backlash / 2)
-        self._least_twist = -self._most_twist
         self.temperature = np.full(joints, imperfections.heat.start)
         self._driven_by: MotorCommand | None = None
         model.dof_frictionloss[-joints:] = imperfections.friction
@@ -73,14 +73,11 @@ class Motors:
         self.position[:] = self._q
 
     def follow(self) -> None:
-        """Note how the joints move. The motor's side of a gear, where the encoder sits, moves
-        only once the play is used up."""
-        self.velocity[:], self.acceleration[:] = self._dq, self._ddq
-        self.torque[:] = self._delivered  # before friction
-        np.subtract(self.position, self._q, self._twist)
-        np.maximum(self._twist, self._least_twist, out=self._twist)
-        np.minimum(self._twist, self._most_twist, out=self._twist)
-        np.add(self._q, self._twist, self.position)
+        """Note how the joints move, as seen on the motor's side, where the encoder sits; torque
+        is what is delivered, before friction."""
+        follow_joints(
+            self._q, self._dq, self._ddq, self._delivered, self._twist, self._play, self.truth
+        )
 
     def drive(self, command: MotorCommand, misread: Vector) -> None:
         """Hand a command over for the steps to come; `misread` is the error of the boards' own
@@ -88,11 +85,7 @@ class Motors:
         if command.anew or command is not self._driven_by:
             self._gains[:], self._torque[:] = command.gains, command.torque
             self._driven_by, command.anew = command, False
-        np.subtract(command.targets, misread, self._targets)
-        np.subtract(self._target_q, self._twist, self._target_q)
-        if self._made_of.lag:  # a current that would be beyond the bounds is not there either
-            np.maximum(self._current, self._lowest, out=self._current)
-            np.minimum(self._current, self._highest, out=self._current)
+        tell_motors(self._told, command.targets, misread, self._twist, self._current, self._bounds)
 
     def drive_at(self, torque: Vector) -> None:
         """Ask for torques as they are: for boards whose PD law no longer is one."""
@@ -106,15 +99,12 @@ class Motors:
 
     def warm(self, seconds: float) -> None:
         """Let windings heat and cool for a while, then derate what has become too hot."""
-        heat = self._made_of.heat
-        if not heat.rate:
+        made_of = self._made_of.heat
+        if not made_of.rate:
             return
-        load = self.torque / self._limit
-        fall = (self.temperature - heat.ambient) / heat.cooling
-        self.temperature += (heat.rate * load * load - fall) * seconds
-        left = (heat.derate_to - self.temperature) / (heat.derate_to - heat.derate_from)
-        self._highest[:] = self._limit * np.minimum(np.maximum(left, 0.0), 1.0)
-        self._lowest[:] = -self._highest
+        rise, cooling = made_of.rate * seconds, seconds / made_of.cooling
+        winding = (rise, cooling, made_of.ambient, made_of.derate_from, made_of.derate_to)
+        heat(self.temperature, self.torque, self._limit, winding, self._bounds)
 
     def set_supply(self, fraction: float) -> None:
         """A sagging battery takes speed from the motors. Beyond the speed where no torque is left

@@ -20,7 +20,7 @@ class Physics(Protocol):
 
 
 class MujocoPhysics:
-    steps: ClassVar[int] = 3
+    steps: ClassVar[int] = 2
 
     def __init__(self, model: Any, data: Any) -> None:
         self._model, self._data = model, data

@@ -172,7 +172,7 @@ class TwinRobot:
             faulty = self.faults.message("command", sample, now) if self.faults.in_force else sample
             if faulty is not None:
                 self._command_bus.put(faulty, now)
-        while (arrived := self._command_bus.get(now)) is not None:
+        for arrived in self._command_bus.arrived(now):
             self.boards.receive(arrived, now)
         self.boards.watch(now)
         self.disturbances.update(now)
@@ -184,10 +184,7 @@ class TwinRobot:
         if self._periods % _SLOW_EVERY == 0:
             self._slow_things()
         self._send_state(now)
-        states = []
-        while (sample_out := self._state_bus.get(now)) is not None:
-            states.append(sample_out)
-        return states
+        return self._state_bus.arrived(now)
 
     def inject(self, fault: Fault) -> None:
         self.faults.inject(fault, self._now_ns)
@@ -297,12 +294,9 @@ class TwinRobot:
         message, imu = self._message, self.imu
         imu.measure(self._quaternion, self._rate, self._acceleration)
         if self.faults.in_force:
-            readings = np.array(imu.readings)
-            self.faults.readings("imu", readings, now)
-            imu.readings = readings.tolist()
+            self.faults.readings("imu", imu.readings, now)
             self._count_lost()
-        message.set_imu(imu.readings)
-        message.foot_force[:] = self._foot_force
+        message.set_body(imu.readings, self._foot_force)
         sample: bytes | None = message.finish(now // 1_000_000)
         if self.faults.in_force and sample is not None:
             sample = self.faults.message("state", sample, now)

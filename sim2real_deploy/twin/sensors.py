@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin import config
+from sim2real_deploy.twin.kernels import read_imu, read_joints
 from sim2real_deploy.twin.noise import WhiteNoise
 
 Vector = npt.NDArray[np.float64]
@@ -35,7 +36,7 @@ class Encoders:
 
     def measure(self, truth: Vector) -> None:
         """Take a reading of the truth (rows as in `readings`)."""
-        np.add(truth, self._noise, self.readings)
+        read_joints(truth, self._noise, self.readings)
 
 
 class Imu:
@@ -46,37 +47,18 @@ class Imu:
         self._rng, self._drift = rng, errors.gyro_drift
         self.bias = rng.standard_normal(3) * errors.gyro_bias
         self._heading_error = 0.0
-        self._turn = (1.0, 0.0)  # cosine and sine of half the heading error
+        self._turn = np.array((1.0, 0.0))  # cosine and sine of half the heading error
         self._noise = WhiteNoise(rng, [errors.gyro] * 3 + [errors.accelerometer] * 3)
-        self.readings = [1.0] + [0.0] * 9  # quaternion, rates, forces: too few for numpy to pay
-
-    @property
-    def quaternion(self) -> Vector:
-        return np.array(self.readings[:4])
-
-    @property
-    def gyroscope(self) -> Vector:
-        return np.array(self.readings[4:7])
-
-    @property
-    def accelerometer(self) -> Vector:
-        return np.array(self.readings[7:])
+        self.readings = np.zeros(10)
+        self.quaternion, self.gyroscope, self.accelerometer = np.split(self.readings, (4, 7))
 
     def measure(self, quaternion: Vector, rate: Vector, acceleration: Vector) -> None:
         """Take one reading of body attitude (w, x, y, z), body rates and specific force."""
-        c, s = self._turn
-        w, x, y, z = quaternion.tolist()
-        (p, q, r), (fx, fy, fz) = rate.tolist(), acceleration.tolist()
-        bp, bq, br = self.bias.tolist()
-        ep, eq, er, ex, ey, ez = self._noise.draw().tolist()
-        self.readings = [
-            *(c * w - s * z, c * x - s * y, c * y + s * x, c * z + s * w),
-            *(p + bp + ep, q + bq + eq, r + br + er),
-            *(fx + ex, fy + ey, fz + ez),
-        ]
+        noise = self._noise.draw()
+        read_imu(quaternion, rate, acceleration, noise, self.bias, self._turn, self.readings)
 
     def drift(self, seconds: float) -> None:
         """Let the bias walk on for a while, and the heading with it."""
         self.bias += self._rng.standard_normal(3) * (self._drift * math.sqrt(seconds))
         self._heading_error += float(self.bias[2]) * seconds
-        self._turn = (math.cos(self._heading_error / 2), math.sin(self._heading_error / 2))
+        self._turn[:] = math.cos(self._heading_error / 2), math.sin(self._heading_error / 2)

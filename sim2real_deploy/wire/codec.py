@@ -318,26 +318,28 @@ class StateEncoder(_Encoder):
             self._temperature, self._voltage = motors["temperature"].T, motors["vol"]
 
     def encode(self, state: RobotState) -> bytes:
-        self._write(state)
-        return self._finish()
-
-    def _write(self, state: RobotState) -> None:
         self._tick[0] = state.tick & 0xFFFFFFFF
         self._quaternion[:] = state.quaternion
         self._gyroscope[:] = state.gyroscope
         self._accelerometer[:] = state.accelerometer
         self._rpy[:] = roll_pitch_yaw(state.quaternion)
-        self._imu_temperature[0] = state.imu_temperature
-        self._remote[:] = state.remote
         self._q[:] = state.q
         self._dq[:] = state.dq
         self._ddq[:] = state.ddq
         self._torque[:] = state.torque
+        if self._has_battery:
+            self._feet[:] = state.foot_force
+        self._write_slow(state)
+        return self._finish()
+
+    def _write_slow(self, state: RobotState) -> None:
+        """What does not move: temperatures, power, the remote."""
+        self._imu_temperature[0] = state.imu_temperature
+        self._remote[:] = state.remote
         self._temperature[:] = state.temperature
         self._voltage[:] = state.voltage
         if self._has_battery:
             self._lost[:] = state.lost
-            self._feet[:] = state.foot_force
             self._cells[:] = state.cell_millivolts
             self._percent[0] = state.battery_percent
             self._battery_current[0] = state.battery_current_ma

@@ -1,0 +1,102 @@
+"""What the twin computes in every wire period beside the physics, compiled.
+
+A dozen calls of numpy's functions on a dozen numbers cost as much as the physics of the period,
+which leaves none of their code in the caches. Loops compiled into one function each do not.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+
+from sim2real_deploy.wire import codec
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Array = Any  # a numpy array of any layout
+
+
+def compiled(function: Function) -> Function:
+    """By numba, when it is first called; the result is kept beside the source."""
+    return cast(Function, numba.njit(cache=True)(function))
+
+
+_euler_angles = compiled(codec.euler_angles)
+
+
+@compiled
+def tell_motors(
+    told: Array, targets: Array, misread: Array, twist: Array, current: Array, bounds: Array
+) -> None:
+    """Targets of position and velocity (rows) as the boards will see them; a current that would
+    be beyond the bounds of the torque is not there either."""
+    for j in range(twist.size):
+        told[j, 0] = targets[0, j] - misread[0, j] - twist[j]
+        told[j, 1] = targets[1, j] - misread[1, j]
+    for j in range(current.size):
+        current[j] = min(max(current[j], bounds[j, 0]), bounds[j, 1])
+
+
+@compiled
+def follow_joints(
+    q: Array, dq: Array, ddq: Array, torque: Array, twist: Array, play: float, truth: Array
+) -> None:
+    """Position, velocity, acceleration and torque (rows of `truth`) on the motor's side of each
+    gear, which moves only once the play is used up."""
+    for j in range(q.size):
+        twist[j] = min(max(truth[0, j] - q[j], -play / 2), play / 2)
+        truth[0, j] = q[j] + twist[j]
+        truth[1, j], truth[2, j], truth[3, j] = dq[j], ddq[j], torque[j]
+
+
+@compiled
+def read_joints(truth: Array, noise: Array, readings: Array) -> None:
+    for row in range(readings.shape[0]):
+        for j in range(readings.shape[1]):
+            readings[row, j] = truth[row, j] + noise[row, j]
+
+
+@compiled
+def read_imu(
+    quaternion: Array, rate: Array, force: Array, noise: Array, bias: Array, turn: Array, to: Array
+) -> None:
+    """Quaternion, rates and specific force, one after the other; `turn` is cosine and sine of
+    half the error of the heading."""
+    c, s = turn
+    w, x, y, z = quaternion[0], quaternion[1], quaternion[2], quaternion[3]
+    to[0], to[1], to[2], to[3] = c * w - s * z, c * x - s * y, c * y + s * x, c * z + s * w
+    for i in range(3):
+        to[4 + i] = rate[i] + bias[i] + noise[i]
+        to[7 + i] = force[i] + noise[3 + i]
+
+
+@compiled
+def write_body(imu: Array, feet: Array, to_imu: Array, to_feet: Array) -> None:
+    """The IMU's readings, the angles that it reports beside them, and the forces under the feet."""
+    for i in range(imu.size):
+        to_imu[i] = imu[i]
+    roll, pitch, yaw = _euler_angles(imu[0], imu[1], imu[2], imu[3])
+    to_imu[10], to_imu[11], to_imu[12] = roll, pitch, yaw
+    for i in range(to_feet.size):
+        to_feet[i] = int(feet[i])
+
+
+@compiled
+def gather(sample: Array, places: Array, to: Array) -> None:
+    for i in range(places.size):
+        to[i] = sample[places[i]]
+
+
+@compiled
+def heat(temperature: Array, torque: Array, limit: Array, winding: Array, bounds: Array) -> None:
+    """Let windings heat and cool, then bound the torque of what has become too hot.
+
+    `winding` is rise at full torque and share of cooling in this time, ambient, and the
+    temperatures from which on there is less torque, and none.
+    """
+    rise, cooling, ambient, derate_from, derate_to = winding
+    for j in range(temperature.size):
+        load = torque[j] / limit[j]
+        temperature[j] += rise * load * load - cooling * (temperature[j] - ambient)
+        left = (derate_to - temperature[j]) / (derate_to - derate_from)
+        bounds[j, 1] = limit[j] * min(max(left, 0.0), 1.0)
+        bounds[j, 0] = -bounds[j, 1]
