@@ -128,33 +128,30 @@ class TermWindow:
             raise Refusal(f"{where}.scale: {len(self._scale)} values for {self.size} numbers")
         if term.clip is not None and not term.clip[0] < term.clip[1]:
             raise Refusal(f"{where}.clip: {term.clip[0]} is not below {term.clip[1]}")
-        self._window = np.zeros((self.history, self.size), np.float32)
-        self._newest = -1
+        self.place(np.zeros((self.history, self.size), np.float32), newest=-1)
 
     def place(self, window: Floats, newest: int) -> None:
         """Take a (history, size) view of the input buffer as the window, newest row as told."""
-        self._window = window
-        self._newest = newest
+        self._window, self._row = window, window[newest]
+        self._kept, self._aged = window[1:], window[:-1]
+        if newest == 0:
+            self._kept, self._aged = self._aged, self._kept
 
     def rehearse(self, seen: Seen) -> None:
         self._function(seen)
 
     def push(self, seen: Seen, fill: bool) -> None:
-        window, newest = self._window, self._newest
+        row = self._row
         if self.history > 1:
-            if newest == 0:
-                window[1:] = window[:-1]
-            else:
-                window[:-1] = window[1:]
-        row = window[newest]
-        row[:] = self._function(seen)
+            self._aged[:] = self._kept
+        values = self._function(seen)
         if self._clip is not None and self._clip_first:
-            np.clip(row, self._clip[0], self._clip[1], out=row)
-        np.multiply(row, self._scale, out=row)
+            values = np.clip(values, self._clip[0], self._clip[1])
+        np.multiply(values, self._scale, out=row)
         if self._clip is not None and not self._clip_first:
             np.clip(row, self._clip[0], self._clip[1], out=row)
         if fill:
-            window[:] = row
+            self._window[:] = row
 
 
 class Observation:
