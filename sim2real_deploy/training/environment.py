@@ -20,7 +20,7 @@ CONTACT_FORCE = 1.0  # N
 SIDEWAYS = 0.5  # rad round a push from the left or the right
 MOTION = 0.1  # rad/s over which joint friction turns from one direction to the other
 EDGE = 0.7  # m from the end of a tile where an episode is cut short
-MISSED = slice(0, 3)  # in what the critic sees: by how much the trunk misses the wanted velocity,
+MISSED = slice(0, 3)  # in what the critic sees: by how much the wanted vx, vy, wz are missed,
 MISSED_SCALE = 4.0  # large enough that the actor heeds it
 # What the critic is told of an environment's own physics, and what brings it to about 1.
 TOLD = {"friction": 1.0, "payload": 4.0, "motor_strength": 1.0, "delay": 0.02}
@@ -124,10 +124,11 @@ class Environment:
         frame = self.observer.noisy(self.observer.values(sight), self.width.value, self.rng)
         seen = self.observer.remember(frame, self._fresh)
         self._fresh[:] = False
-        missed = self.physics.in_body(self.physics.velocity)
-        missed[:, :2] -= self.command[:, :2]
+        velocity = self.physics.in_body(self.physics.velocity)
+        moving = np.stack([*velocity.T[:2], self.physics.turning[:, 2]], 1)
         told = [self.drawn[name] / reach for name, reach in TOLD.items()]
-        parts = [MISSED_SCALE * missed, true, self._heights, self._contact, *told]
+        parts = [MISSED_SCALE * (moving - self.command), velocity[:, 2:], true]
+        parts += [self._heights, self._contact, *told]
         return seen, np.concatenate(parts, 1, dtype=np.float32)
 
     def steering(self) -> Array:
@@ -136,8 +137,7 @@ class Environment:
         columns, scale = self.observer.newest("velocity_command")
         shift = np.zeros((MISSED.stop, self.observer.size), np.float32)
         gain = self.config.network.steering_gain / MISSED_SCALE
-        for axis in (0, 1):  # forward and sideways; how fast it turns, it measures
-            shift[axis, columns[axis]] = -gain * scale[axis]
+        shift[range(MISSED.stop), columns] = -gain * scale
         return shift
 
     def _gravity(self) -> Array:
