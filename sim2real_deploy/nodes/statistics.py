@@ -20,6 +20,7 @@ class Statistics:
         self._figures: list[Figures] = []
         self._limited = dict.fromkeys(Limit, 0)  # ticks since the start in which a limit acted
         self._seen_misses = 0
+        self._began: tuple[float, float, int] | None = None  # ns, robot's ms, states until then
 
     def note(self, words: str) -> None:
         """Something the system did not allow; "" when it did."""
@@ -50,6 +51,7 @@ class Statistics:
         facts = {"mode": controller.mode.name.lower(), "reason": controller.reason}
         if self._figures:
             facts.update(_timing(np.concatenate(self._figures), period_ns))
+            facts.update(self._robot_keeps_time(self._figures[-1]))
         facts |= {
             "deadlines missed": str(loop.misses),
             "states received": str(counters.received),
@@ -66,6 +68,23 @@ class Statistics:
         status.values = [KeyValue(key=key, value=value) for key, value in facts.items()]
         self._figures.clear()
         return DiagnosticArray(status=[status])
+
+    def _robot_keeps_time(self, figures: Figures) -> dict[str, str]:
+        """How often it spoke since it was first heard, and how its clock goes by ours."""
+        counters = self._loop.link.counters
+        now_ns, tick = figures[-1, [COLUMNS.index(name) for name in ("now_ns", "state_tick")]]
+        states = counters.received + counters.lost
+        if tick < 0:
+            return {}
+        if self._began is None or tick < self._began[1]:  # or it has started anew
+            self._began = now_ns, tick, states
+        began_ns, began_tick, began_states = self._began
+        seconds = (now_ns - began_ns) / 1e9
+        if not seconds:
+            return {}
+        clock = (tick - began_tick) / 1e3 / seconds
+        rate = (states - began_states) / seconds
+        return {"robot's state rate": f"{rate:.2f} Hz", "robot's clock": f"{clock:.4f} of ours"}
 
 
 def _timing(figures: Figures, period_ns: int) -> dict[str, str]:
