@@ -4,6 +4,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from sim2real_deploy.cli import app
 
 if TYPE_CHECKING:
     from sim2real_deploy.evaluation.cable import Cable
+    from sim2real_deploy.evaluation.fault_stack import Stack
 
 DISK_BYTES = 3_000_000_000  # memory, used only as the bag grows
 
@@ -28,29 +31,17 @@ def faults(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from sim2real_deploy.checks import exit_code, print_table, write_json
-    from sim2real_deploy.cli.up import free_domain
-    from sim2real_deploy.control.realtime import calm_interpreter, prefer_this_process
     from sim2real_deploy.errors import Refusal
-    from sim2real_deploy.evaluation.cable import Cable, can_be_laid
     from sim2real_deploy.evaluation.fault_cases import Case, cases
-    from sim2real_deploy.evaluation.fault_stack import Stack
     from sim2real_deploy.evaluation.faults import Result, run_campaign
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end in order, with a table
-    prefer_this_process()
-    domain = free_domain()
-    folder = Path(tempfile.mkdtemp(prefix="sim2real-faults-"))
-    small_disk = _mount_small_disk(folder / "runs")
     results: list[Result] = []
-    cable = Cable() if can_be_laid() else None
-    stack = Stack(folder, domain, domain + 100, _commands(folder, domain, policy, cable), cable)
-    try:
-        calm_interpreter()
+    with whole_stack(policy) as (stack, small_disk):
         chosen = [case for case in cases(stack) if only in case.name]
         if not small_disk:
             typer.echo("not root: a full disk cannot be made, that fault is left out")
             chosen = [case for case in chosen if case.name != "disk full"]
-        if cable is None:
+        if stack.cable is None:
             typer.echo("not root, or no `ip`: no cable can be pulled, that fault is left out")
         if not chosen:
             names = ", ".join(case.name for case in cases(stack))
@@ -63,18 +54,12 @@ def faults(
                 done = chosen.index(case) * repeat + trial
                 progress.update(task, completed=done, description=case.name)
 
-            for result in run_campaign(stack, chosen, repeat, tell):
-                results.append(result)
-            progress.update(task, completed=len(chosen) * repeat)
-    except KeyboardInterrupt:
-        typer.echo("interrupted: what follows is not the whole campaign")
-    finally:
-        stack.close()
-        if cable is not None:
-            cable.close()
-        if small_disk:
-            subprocess.run(["umount", str(folder / "runs")], check=False)
-        shutil.rmtree(folder, ignore_errors=True)
+            try:
+                for result in run_campaign(stack, chosen, repeat, tell):
+                    results.append(result)
+                progress.update(task, completed=len(chosen) * repeat)
+            except KeyboardInterrupt:
+                typer.echo("interrupted: what follows is not the whole campaign")
     checks = [check for result in results for check in result.checks()]
     print_table(f"from fault to damping on the wire, worst of {repeat}", checks)
     if json_file:
@@ -92,6 +77,34 @@ def faults(
         }
         write_json(json_file, "faults", checks, raw)
     raise typer.Exit(exit_code(checks))
+
+
+@contextmanager
+def whole_stack(policy: str) -> "Iterator[tuple[Stack, bool]]":
+    """The processes of a bring-up and the twin, on a disk of their own (or not: the flag), at the
+    far end of a cable where one can be laid."""
+    from sim2real_deploy.cli.up import free_domain
+    from sim2real_deploy.control.realtime import calm_interpreter, prefer_this_process
+    from sim2real_deploy.evaluation.cable import Cable, can_be_laid
+    from sim2real_deploy.evaluation.fault_stack import Stack
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end in order, with a table
+    prefer_this_process()
+    domain = free_domain()
+    folder = Path(tempfile.mkdtemp(prefix="sim2real-faults-"))
+    small_disk = _mount_small_disk(folder / "runs")
+    cable = Cable() if can_be_laid() else None
+    stack = Stack(folder, domain, domain + 100, _commands(folder, domain, policy, cable), cable)
+    try:
+        calm_interpreter()
+        yield stack, small_disk
+    finally:
+        stack.close()
+        if cable is not None:
+            cable.close()
+        if small_disk:
+            subprocess.run(["umount", str(folder / "runs")], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mount_small_disk(folder: Path) -> bool:

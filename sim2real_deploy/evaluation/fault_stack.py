@@ -175,7 +175,7 @@ class Stack:
         (self.runs / "filling").unlink(missing_ok=True)
         self.change(lambda twin: twin.clear_faults())
         self.change(lambda twin: twin.hold_remote(Remote()))
-        self.until("all processes run", self._all_run)
+        self.until("all processes run", self.all_run)
         self.ask(velocity=WALK)
         self.until("walking", self._walk_again, RECOVERY_S)
         self.until("no alert", lambda: not ALERTS & self._active())
@@ -185,7 +185,8 @@ class Stack:
     def _active(self) -> set[str]:
         return set(self.ask(view=True)["safety"]["events"].split(", "))
 
-    def _all_run(self) -> bool:
+    def all_run(self) -> bool:
+        """Start what does not, wake what was stopped; whether the supervisor has spoken."""
         for name in self._commands:
             self.start(name)
         for process in self.running.values():
@@ -200,7 +201,7 @@ class Stack:
 
     def _walk_again(self) -> bool:
         """One attempt; whatever is not ready yet is tried again."""
-        self._all_run()
+        self.all_run()
         driver = f"{self.robot.name}_driver"
         if self._walks():
             return True
