@@ -12,26 +12,26 @@ from sim2real_deploy.twin.config import load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.twin.views import camera_on, draw, renderer
 
+COMMAND = (0.5, 0.0, 0.0)
 PICTURES = 8
+STRIP_S = 0.5  # one period of a trot
 CONTACT_N = 1.0
 
 
-def gait_pictures(
-    bundle: Bundle, command: tuple[float, float, float], period: float, strip: Path, feet: Path
-) -> None:
-    """Walk in the imperfect twin; draw one period of it, and two seconds of footfalls."""
+def gait_pictures(bundle: Bundle, strip: Path, feet: Path) -> None:
+    """Walk in the imperfect twin; draw half a second of it, and two seconds of footfalls."""
     twin = TwinRobot(bundle.spec, imperfections=load_imperfections())
     drive = Drive(bundle, twin)
     drive.stand_and_walk()
     rate = bundle.spec.wire.rate_hz
     poses, contacts = [], []
     for tick in range(round((SETTLE_S + 2.0) * rate)):
-        drive.walk_at(command)
+        drive.walk_at(COMMAND)
         drive.tick()
         if tick >= SETTLE_S * rate:
             poses.append(twin.data.qpos.copy())
             contacts.append(twin.truth.foot_force > CONTACT_N)
-    moments = np.linspace(0, period * rate, PICTURES, endpoint=False).astype(int)
+    moments = np.linspace(0, STRIP_S * rate, PICTURES, endpoint=False).astype(int)
     _draw_strip(twin, [poses[i] for i in moments], strip)
     _draw_feet(np.array(contacts)[::SEEN_EVERY].T, SEEN_EVERY / rate, list(bundle.spec.legs), feet)
 
