@@ -19,7 +19,7 @@ from sim2real_deploy.policy.record import embed
 from sim2real_deploy.policy.save import save_bundle
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.training.config import TrainingConfig
-from sim2real_deploy.training.environment import Environment
+from sim2real_deploy.training.environment import MISSED_SCALE, Environment
 from sim2real_deploy.training.trainer import load_checkpoint
 
 Weights = list[np.ndarray[Any, Any]]
@@ -36,9 +36,11 @@ def export(checkpoint: Path, folder: Path) -> Contract:
     robot = load_robot(config.robot)
     actor = {name: values.numpy() for name, values in content["actor"].items()}
     feel, act = ([actor[n] for n in actor if n.startswith(part)] for part in ("feel.", "act."))
-    bare = network(feel, act, actor["steering"], float(actor["reach"]))
+    environment = Environment(config, robot, GOLDEN, seed=0)
+    reach = MISSED_SCALE * config.network.steering_reach
+    bare = network(feel, act, environment.steering(), reach)
     claims = _claims(config, robot, content)
-    claims |= {"golden": _golden(config, robot, bare), "sha256": "0" * 64}
+    claims |= {"golden": _golden(environment, bare), "sha256": "0" * 64}
     draft = configfile.parse(claims, Contract, str(checkpoint))
     model = embed(bare, draft)
     contract = draft.model_copy(update={"sha256": hashlib.sha256(model).hexdigest()})
@@ -141,7 +143,7 @@ def _claims(config: TrainingConfig, robot: RobotSpec, content: dict[str, Any]) -
     }
 
 
-def _golden(config: TrainingConfig, robot: RobotSpec, model: bytes) -> list[dict[str, Any]]:
+def _golden(environment: Environment, model: bytes) -> list[dict[str, Any]]:
     """What robots in mid-walk saw, and what the exported network answered."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # so small that a second thread only waits
@@ -151,7 +153,6 @@ def _golden(config: TrainingConfig, robot: RobotSpec, model: bytes) -> list[dict
         rows = [session.run([OUTPUT], {INPUT: row[None]})[0] for row in observation]
         return np.concatenate(rows)
 
-    environment = Environment(config, robot, GOLDEN, seed=0)
     observation, _ = environment.observe()
     for _ in range(GOLDEN_STEPS):
         observation = environment.step(act(observation)).observation

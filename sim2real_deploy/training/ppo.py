@@ -45,14 +45,10 @@ class Actor(nn.Module):
     that the second network sees: that closes the loop on speed, which rewards leave to chance.
     """
 
-    steering: Tensor
-    reach: Tensor
-
     def __init__(self, observations: int, actions: int, network: Network, felt: Felt):
         super().__init__()
         count = len(felt.steering)
-        self.register_buffer("steering", felt.steering)
-        self.register_buffer("reach", torch.tensor(felt.reach))
+        self._felt = felt  # not learnt, and no part of a checkpoint: the config's
         self.feel = mlp(observations, network.feeling, count)
         self.act = mlp(observations + count, network.hidden, actions)
         last = list(self.act.parameters())[-2:]
@@ -64,7 +60,8 @@ class Actor(nn.Module):
     def forward(self, observation: Tensor) -> Tensor:
         """The mean action."""
         felt: Tensor = self.feel(observation).detach()
-        steered = observation + felt.clamp(-self.reach, self.reach) @ self.steering
+        heeded = felt.clamp(-self._felt.reach, self._felt.reach)
+        steered = observation + heeded @ self._felt.steering
         mean: Tensor = self.act(torch.cat([steered, felt], -1))
         return mean
 
