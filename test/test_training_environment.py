@@ -220,13 +220,13 @@ def test_a_delayed_action_moves_the_joints_later() -> None:
 
 def test_a_robot_that_is_too_fast_sees_a_lower_command() -> None:
     environment = Environment(CONFIG, ROBOT, 2, seed=0)
-    gain = environment.config.network.steering_gain
+    gain = 1.5
     seen, _ = environment.observe()
     too_fast = np.array([0.1, -0.05, 0.3], np.float32) * MISSED_SCALE
     environment.command[:] = environment.command - gain * np.array([0.1, -0.05, 0.3])
     wanted, _ = environment.observe()
     columns, _ = environment.observer.newest("velocity_command")
-    steered = (seen + too_fast @ environment.steering())[:, columns]
+    steered = (seen + too_fast @ environment.steering(gain))[:, columns]
     assert steered == pytest.approx(wanted[:, columns], abs=1e-5)
-    changed = np.flatnonzero(environment.steering().any(0))
+    changed = np.flatnonzero(environment.steering(gain).any(0))
     assert changed.tolist() == columns.tolist()

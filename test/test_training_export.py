@@ -66,7 +66,8 @@ def test_the_written_network_computes_what_torch_computes() -> None:
     import onnxruntime
 
     torch.manual_seed(0)
-    sizes = {"hidden": (16, 8), "feeling": (5,), "steering_gain": 1.0, "steering_reach": 0.1}
+    sizes = {"hidden": (16, 8), "feeling": (5,)}
+    sizes |= {"steering_gain": 1.0, "exported_gain": 1.0, "steering_reach": 0.1}
     steering = torch.randn(2, 7)
     felt = Felt(slice(0, 2), steering, reach=0.1)  # less than what most of what is felt is
     actor = Actor(7, 3, Network(**sizes, initial_std=1, final_std=0.1), felt)

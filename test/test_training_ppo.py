@@ -11,6 +11,7 @@ NETWORK = Network(
     hidden=(32,),
     feeling=(16,),
     steering_gain=0.0,
+    exported_gain=0.0,
     steering_reach=0.0,
     initial_std=0.5,
     final_std=0.1,

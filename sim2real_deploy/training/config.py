@@ -131,7 +131,8 @@ class Terrain(Strict):
 class Network(Strict):
     hidden: tuple[int, ...] = Field(min_length=1)
     feeling: tuple[int, ...] = Field(min_length=1)  # hidden layers of the velocity estimate
-    steering_gain: float = Field(ge=0)  # by how much more than it is missed a command is corrected
+    steering_gain: float = Field(ge=0)  # by how many times what is missed the command is corrected
+    exported_gain: float = Field(ge=0)  # the same once it has learnt: a surer hand
     steering_reach: float = Field(ge=0)  # m/s, rad/s: a larger miss is a kick, and steers no more
     initial_std: float = Field(gt=0)
     final_std: float = Field(gt=0)  # at most, at the end of the run

@@ -131,13 +131,12 @@ class Environment:
         parts += [self._heights, self._contact, *told]
         return seen, np.concatenate(parts, 1, dtype=np.float32)
 
-    def steering(self) -> Array:
+    def steering(self, gain: float) -> Array:
         """What each value of MISSED, as it is told, does to the observation: too fast a robot sees
         a lower command."""
         columns, scale = self.observer.newest("velocity_command")
         shift = np.zeros((MISSED.stop, self.observer.size), np.float32)
-        gain = self.config.network.steering_gain / MISSED_SCALE
-        shift[range(MISSED.stop), columns] = -gain * scale
+        shift[range(MISSED.stop), columns] = -gain / MISSED_SCALE * scale
         return shift
 
     def _gravity(self) -> Array:

@@ -37,8 +37,8 @@ def export(checkpoint: Path, folder: Path) -> Contract:
     actor = {name: values.numpy() for name, values in content["actor"].items()}
     feel, act = ([actor[n] for n in actor if n.startswith(part)] for part in ("feel.", "act."))
     environment = Environment(config, robot, GOLDEN, seed=0)
-    reach = MISSED_SCALE * config.network.steering_reach
-    bare = network(feel, act, environment.steering(), reach)
+    steering = environment.steering(config.network.exported_gain)
+    bare = network(feel, act, steering, MISSED_SCALE * config.network.steering_reach)
     claims = _claims(config, robot, content)
     claims |= {"golden": _golden(environment, bare), "sha256": "0" * 64}
     draft = configfile.parse(claims, Contract, str(checkpoint))

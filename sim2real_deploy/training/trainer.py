@@ -120,7 +120,7 @@ def _torch_mirror(mirror: Mirror) -> Callable[[torch.Tensor], torch.Tensor]:
 def make_learner(config: TrainingConfig, environment: Environment) -> Learner:
     observation, privileged = environment.observe()
     joints = joint_mirror(environment.robot, config.symmetry)
-    steering = torch.from_numpy(environment.steering())
+    steering = torch.from_numpy(environment.steering(config.network.steering_gain))
     reach = MISSED_SCALE * config.network.steering_reach
     return Learner(
         observation.shape[1],
