@@ -146,3 +146,14 @@ def test_the_node_takes_faults_and_tells_the_truth(node_process: subprocess.Pope
     finally:
         node.destroy_node()
         rclpy.shutdown()
+
+
+@pytest.mark.parametrize("missing", ["mujoco", "numba"])
+def test_without_the_simulation_extra_the_command_says_what_to_install(missing: str) -> None:
+    call = f"import sys; sys.modules['{missing}'] = None; sys.argv[0] = 'sim2real'\n"
+    call += "from sim2real_deploy.cli import main; main()"
+    said = subprocess.run(
+        [sys.executable, "-c", call, "twin"], capture_output=True, text=True, timeout=60
+    )
+    assert said.returncode == 2
+    assert said.stderr.strip() == f"this needs {missing}: pip install 'sim2real_deploy[sim]'"

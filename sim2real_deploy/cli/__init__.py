@@ -9,6 +9,8 @@ import typer
 from sim2real_deploy import __version__
 from sim2real_deploy.errors import Refusal
 
+SIMULATION = ("mujoco", "numba")  # not on a robot's own computer
+
 app = typer.Typer(
     help="Put a walking policy trained in simulation onto a legged robot, safely.",
     no_args_is_help=True,
@@ -35,4 +37,10 @@ def main() -> None:
         app()
     except Refusal as refusal:
         typer.secho(str(refusal), fg="red", err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if error.name not in SIMULATION:
+            raise
+        words = f"this needs {error.name}: pip install 'sim2real_deploy[sim]'"
+        typer.secho(words, fg="red", err=True)
         sys.exit(2)
