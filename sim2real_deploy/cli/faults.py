@@ -60,6 +60,12 @@ def faults(
                 progress.update(task, completed=len(chosen) * repeat)
             except KeyboardInterrupt:
                 typer.echo("interrupted: what follows is not the whole campaign")
+    for result in results:
+        if again := result.taken_again_ms:
+            typer.echo(
+                f"{result.case.name}: {len(again)} taken again, since the machine itself stood "
+                f"still (up to {max(again):.0f} ms)"
+            )
     checks = [check for result in results for check in result.checks()]
     print_table(f"from fault to damping on the wire, worst of {repeat}", checks)
     if json_file:
@@ -71,6 +77,7 @@ def faults(
                     "outcome": result.case.outcome,
                     "times_ms": result.times_ms,
                     "problems": result.problems,
+                    "taken_again_ms": result.taken_again_ms,
                 }
                 for result in results
             ],

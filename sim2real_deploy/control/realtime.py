@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 FIFO_PRIORITY = 60  # above ordinary work, below the kernel's own threads
+WITNESS_PRIORITY = 99  # of who only looks whether the processor is there at all
 SERVICE_PRIORITY = 30  # of the other threads of a loop's process
 SWITCH_INTERVAL_S = 0.0002  # how long another Python thread may keep the loop waiting; default 5 ms
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
@@ -37,9 +38,9 @@ def prefer_this_process() -> None:
     _prefer(0, SERVICE_PRIORITY)
 
 
-def prefer_this_thread() -> str:
+def prefer_this_thread(priority: int = FIFO_PRIORITY) -> str:
     """SCHED_FIFO for the calling thread. The reason where that is not allowed, else ""."""
-    return _prefer(0)
+    return _prefer(0, priority)
 
 
 def prefer_receivers() -> str:
