@@ -33,6 +33,7 @@ class ControlLoop:
         self.misses = 0
         self._requests: deque[tuple[Event, Future[Decision]]] = deque()
         self._last_ns: int | None = None
+        self._counters = link.counters
         self._not_finite = link.counters.not_finite
         self._due_ns = link.now_ns() + controller.period_ns
 
@@ -68,23 +69,21 @@ class ControlLoop:
         """Answer first; everything that can wait comes after the command is out."""
         start = time.perf_counter_ns()
         controller, supervision = self.controller, self.supervision
-        if self.link.counters.not_finite != self._not_finite:
-            self._not_finite = self.link.counters.not_finite
+        if self._counters.not_finite != self._not_finite:
+            self._not_finite = self._counters.not_finite
             controller.fail("the robot's state holds NaN or infinity", now_ns)
         command = controller.step(state, now_ns, supervision.verdict(now_ns))
-        write_ns = 0
+        decided = time.perf_counter_ns()
         if command is not None:
-            before = time.perf_counter_ns()
             self.link.send(command)
-            write_ns = time.perf_counter_ns() - before
+        done = time.perf_counter_ns()
         age_ns = (
             0 if controller.state is None else self.link.now_ns() - controller.state.received_ns
         )
         gap_ns = controller.period_ns if self._last_ns is None else now_ns - self._last_ns
         self._last_ns = now_ns
         self.misses += gap_ns > 2 * controller.period_ns
-        work_ns = time.perf_counter_ns() - start
-        self.ticks.write(now_ns, age_ns, gap_ns, work_ns, write_ns)
+        self.ticks.write(now_ns, age_ns, gap_ns, done - start, done - decided)
         supervision.answer(controller, now_ns, self.ticks.written, self.misses)
         controller.rehearse(now_ns)
         while self._requests:

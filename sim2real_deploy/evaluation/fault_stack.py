@@ -182,6 +182,13 @@ class Stack:
         time.sleep(0.6)
         self.ask(forget=True)
 
+    def stopped_by(self) -> str:
+        """Why it does not walk any more; "" while it does."""
+        if self._walks():
+            return ""
+        said = self.ask(view=True)
+        return str(said["safety"].get("message") or f"control is {said['mode']}")
+
     def _active(self) -> set[str]:
         return set(self.ask(view=True)["safety"]["events"].split(", "))
 

@@ -12,10 +12,13 @@ from sim2real_deploy.evaluation.fault_cases import Case
 from sim2real_deploy.evaluation.fault_stack import Stack
 from sim2real_deploy.evaluation.stalls import StallWitness
 
+Judgement = tuple[float, str]  # milliseconds, and what was wrong
+
 SLOW_SPEED = 0.12  # m/s, averaged over a gait: it stands
 ALERT_S = 8.0
 UNDISTURBED_S = 1.0  # watched at least
-BEFORE_NS = 50_000_000  # a machine that stood still just before the fault is late for it, too
+BEFORE_NS = 50_000_000  # who stood still just before the fault is late for it, too
+WALKED_NS = 1_000_000_000  # at least, before a fault
 
 
 @dataclass
@@ -68,10 +71,9 @@ def _run_case(
         except Refusal as refusal:
             result.problems.append(f"no way back to walking: {refusal}")
             break
-        start_ns = case.inject(stack)
-        took_ms, problem = JUDGES[case.outcome](stack, case, start_ns)
+        took_ms, problem, since_ns = _try(stack, case)
         if problem or took_ms > case.bound_ms:
-            still_ms = witness.stalled_ms(start_ns - BEFORE_NS, time.monotonic_ns())
+            still_ms = witness.stalled_ms(since_ns, time.monotonic_ns())
             if still_ms and len(result.taken_again_ms) < repeat:
                 result.taken_again_ms.append(still_ms)
                 continue
@@ -81,7 +83,13 @@ def _run_case(
     return result
 
 
-Judgement = tuple[float, str]
+def _try(stack: Stack, case: Case) -> tuple[float, str, int]:
+    """Its judgement, and since when a machine that stands still may have to do with it."""
+    if stopped := stack.stopped_by():
+        problem = f"it had stopped by itself before: {stopped}"
+        return float("inf"), problem, time.monotonic_ns() - WALKED_NS
+    start_ns = case.inject(stack)
+    return *JUDGES[case.outcome](stack, case, start_ns), start_ns - BEFORE_NS
 
 
 def judge_damping(stack: Stack, case: Case, start_ns: int) -> Judgement:

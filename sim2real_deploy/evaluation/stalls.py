@@ -18,7 +18,7 @@ LONGEST_NS = 3_000_000  # a witness this late saw the machine stand still
 
 
 class StallWitness:
-    """`stalled_ms` tells of a stretch of time; without the right to real-time priority nobody can."""
+    """`stalled_ms` tells of a stretch of time; where real-time priority is not allowed, nothing."""
 
     def __init__(self) -> None:
         self._stalls: list[tuple[int, int]] = []
