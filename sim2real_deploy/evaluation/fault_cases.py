@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from sim2real_deploy.evaluation.fault_stack import Stack
+from sim2real_deploy.evaluation.fault_stack import FILLING, Stack
 from sim2real_deploy.robots import RobotState
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.faults import Fault
@@ -187,7 +187,7 @@ def refuse_start(stack: Stack) -> int:
 
 def fill_disk(stack: Stack) -> int:
     """Next to nothing is left where the bag goes."""
-    filling = stack.runs / "filling"
+    filling = stack.runs / FILLING
     now_ns = time.monotonic_ns()
     free = shutil.disk_usage(stack.runs).free
     with filling.open("wb") as file, suppress(OSError):

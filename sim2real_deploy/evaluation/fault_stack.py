@@ -29,6 +29,7 @@ from sim2real_deploy.wire.remote import Remote
 Commands = Mapping[str, Sequence[str]]
 LOOPBACK = "lo"
 OPERATOR = "fault_operator"
+FILLING = "filling"  # a file that takes all the room there is
 WALK = (0.4, 0.0, 0.0)
 STEP_S = 60.0  # patience with a process to start
 RECOVERY_S = 60.0  # with a robot to walk again
@@ -172,15 +173,25 @@ class Stack:
 
     def recover(self) -> None:
         """From wherever a fault has left it back to walking."""
-        (self.runs / "filling").unlink(missing_ok=True)
+        self._make_room()
         self.change(lambda twin: twin.clear_faults())
         self.change(lambda twin: twin.hold_remote(Remote()))
         self.until("all processes run", self.all_run)
         self.ask(velocity=WALK)
         self.until("walking", self._walk_again, RECOVERY_S)
         self.until("no alert", lambda: not ALERTS & self._active())
+        self.until("a recording", lambda: self.ask(view=True)["safety"]["recorder"] == "recording")
         time.sleep(0.6)
         self.ask(forget=True)
+
+    def _make_room(self) -> None:
+        """A recording that ended on a full disk is begun anew by hand."""
+        filling = self.runs / FILLING
+        if filling.exists():
+            filling.unlink()
+            recorder = self.running["recorder"]
+            recorder.send_signal(signal.SIGINT)
+            recorder.wait(STEP_S)
 
     def stopped_by(self) -> str:
         """Why it does not walk any more; "" while it does."""

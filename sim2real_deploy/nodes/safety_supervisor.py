@@ -169,6 +169,7 @@ class SafetySupervisor(Node):
             "taken_over": str(supervisor.taken_over).lower(),
             "resets": str(supervisor.resets),
             "control": loop.chain.report.mode if loop.chain.report else "not running",
+            "recorder": self._recorder_says(),
             "events": ", ".join(active),
         }
         return DiagnosticStatus(
@@ -206,6 +207,12 @@ class SafetySupervisor(Node):
             facts["measured"] = f"{reading.value:.4g} {event.unit} {reading.where}".strip()
         status.values = [KeyValue(key=key, value=value) for key, value in facts.items()]
         return status
+
+    def _recorder_says(self) -> str:
+        if self.loop.recorder_silence_s is None:
+            return "not running"
+        gone = self.loop.supervisor.watches["recorder_gone"].active
+        return "silent" if gone else "recording"
 
     # The surroundings
 

@@ -38,20 +38,23 @@ def tell_motors(
 
 @compiled
 def follow_joints(
-    q: Array, dq: Array, ddq: Array, torque: Array, twist: Array, play: float, truth: Array
+    q: Array,
+    dq: Array,
+    ddq: Array,
+    torque: Array,
+    twist: Array,
+    play: float,
+    truth: Array,
+    noise: Array,
+    readings: Array,
 ) -> None:
     """Position, velocity, acceleration and torque (rows of `truth`) on the motor's side of each
-    gear, which moves only once the play is used up."""
+    gear, which moves only once the play is used up; and what is read of them."""
     for j in range(q.size):
         twist[j] = min(max(truth[0, j] - q[j], -play / 2), play / 2)
         truth[0, j] = q[j] + twist[j]
         truth[1, j], truth[2, j], truth[3, j] = dq[j], ddq[j], torque[j]
-
-
-@compiled
-def read_joints(truth: Array, noise: Array, readings: Array) -> None:
-    for row in range(readings.shape[0]):
-        for j in range(readings.shape[1]):
+        for row in range(4):
             readings[row, j] = truth[row, j] + noise[row, j]
 
 

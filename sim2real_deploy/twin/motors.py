@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin import config
 from sim2real_deploy.twin.kernels import follow_joints, heat, tell_motors
 from sim2real_deploy.twin.model import KD, KP, MOTOR_INPUTS, RESISTANCE, SUPPLY
@@ -72,16 +73,24 @@ class Motors:
         """Put the motor's side of each gear in the middle of its play."""
         self.position[:] = self._q
 
-    def follow(self) -> None:
-        """Note how the joints move, as seen on the motor's side, where the encoder sits; torque
-        is what is delivered, before friction."""
+    def follow(self, noise: Vector, readings: Floats) -> None:
+        """Note how the joints move, as seen on the motor's side, where the encoder sits, and what
+        that reads of it; torque is what is delivered, before friction."""
         follow_joints(
-            self._q, self._dq, self._ddq, self._delivered, self._twist, self._play, self.truth
+            self._q,
+            self._dq,
+            self._ddq,
+            self._delivered,
+            self._twist,
+            self._play,
+            self.truth,
+            noise,
+            readings,
         )
 
     def drive(self, command: MotorCommand, misread: Vector) -> None:
         """Hand a command over for the steps to come; `misread` is the error of the boards' own
-        readings of position and velocity (rows), the gear's twist not counted."""
+        readings of position and velocity (the first rows), the gear's twist not counted."""
         if command.anew or command is not self._driven_by:
             self._gains[:], self._torque[:] = command.gains, command.torque
             self._driven_by, command.anew = command, False

@@ -248,7 +248,7 @@ class TwinRobot:
         if self.faults.in_force and self.faults.concern("motor", "encoder"):
             self._live_with_faults(command)
             return
-        self.motors.drive(command, self.encoders.misread)
+        self.motors.drive(command, self.encoders.noise)
         self._physics.step(self._physics.steps)
         self._measure_joints()
 
@@ -262,8 +262,7 @@ class TwinRobot:
             self._measure_joints()
 
     def _measure_joints(self) -> None:
-        self.motors.follow()
-        self.encoders.measure(self.motors.truth)
+        self.motors.follow(self.encoders.noise, self.encoders.readings)
         if self.faults.in_force:
             self.faults.readings("encoder", self.encoders.readings, self._now_ns, joints=True)
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin import config
-from sim2real_deploy.twin.kernels import read_imu, read_joints
+from sim2real_deploy.twin.kernels import read_imu
 from sim2real_deploy.twin.noise import WhiteNoise
 
 Vector = npt.NDArray[np.float64]
@@ -16,27 +16,21 @@ Vector = npt.NDArray[np.float64]
 class Encoders:
     """Joint positions, velocities, accelerations and torques as the boards measure them.
 
-    `readings` (rows in that order) is where they are written: the message itself.
+    `readings` (rows in that order) is where they are to be written: the message itself.
     """
 
     def __init__(self, readings: Floats, errors: config.Encoders, rng: np.random.Generator) -> None:
         joints = readings.shape[1]
         self.readings = readings
         self.q_and_dq = readings[:2]
-        self._noise: Vector = np.zeros((4, joints))
-        self.misread = self._noise[:2]  # error of position and velocity, until the next draw
+        self.noise: Vector = np.zeros((4, joints))  # error of each reading, until the next draw
         spread = np.array([[errors.position], [errors.velocity], [0.0], [errors.torque]])
         self._source = WhiteNoise(rng, np.repeat(spread, joints, axis=1)) if spread.any() else None
 
     def draw(self) -> None:
         """New noise, for the readings up to the next draw."""
         if self._source is not None:
-            self._noise = self._source.draw()
-            self.misread = self._noise[:2]
-
-    def measure(self, truth: Vector) -> None:
-        """Take a reading of the truth (rows as in `readings`)."""
-        read_joints(truth, self._noise, self.readings)
+            self.noise = self._source.draw()
 
 
 class Imu:
