@@ -226,7 +226,7 @@ def _echo(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
     tick, mark = family.state.span("tick"), family.command.span("reserve")
     damping = JointCommand.damping(spec.joint_count, 1.0)
     command = bytearray(CommandEncoder(spec).encode(damping))
-    _prefer()
+    _prefer(domain)
     pipe.send("ready")
     while True:
         if reader.wait(1.0):
@@ -280,7 +280,7 @@ def _ours(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
 
     threading.Thread(target=operate, daemon=True).start()
     realtime.calm_interpreter()
-    _prefer()
+    _prefer(domain)
     loop.run(threading.Event())
 
 
@@ -330,9 +330,10 @@ def _vendors(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> Non
         time.sleep(1.0 / spec.wire.rate_hz)
 
 
-def _prefer() -> None:
+def _prefer(domain: int) -> None:
     realtime.prefer_this_thread()
     realtime.prefer_receivers()
+    realtime.stay_together(domain)
     realtime.lock_memory()
 
 

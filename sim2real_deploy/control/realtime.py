@@ -44,13 +44,24 @@ def prefer_this_thread(priority: int = FIFO_PRIORITY) -> str:
 
 
 def prefer_receivers() -> str:
-    """The same for the threads in which DDS takes samples off the network: the loop waits for them.
+    """The same for the threads in which DDS takes samples off the network: the loop waits for
+    them."""
+    return next(filter(None, map(_prefer, _receivers())), "")
 
-    Cyclone starts them by itself and calls them "recv"; they exist once a link is open.
-    """
-    names = {task: _name(task) for task in Path("/proc/self/task").iterdir()}
-    reasons = [_prefer(int(task.name)) for task, name in names.items() if name.startswith("recv")]
-    return next(filter(None, reasons), "")
+
+def stay_together(number: int) -> None:
+    """Keep the calling thread and the receivers it waits for on one core, so that a sample is
+    handed over without waking another; `number` spreads the loops of several robots."""
+    cores = sorted(os.sched_getaffinity(0), reverse=True)
+    core = {cores[number % len(cores)]}
+    for thread in (0, *_receivers()):
+        os.sched_setaffinity(thread, core)
+
+
+def _receivers() -> list[int]:
+    """Cyclone starts them by itself and calls them "recv"; they exist once a link is open."""
+    tasks = Path("/proc/self/task").iterdir()
+    return [int(task.name) for task in tasks if _name(task).startswith("recv")]
 
 
 def _name(task: Path) -> str:

@@ -57,6 +57,7 @@ class Control(Driver):
         values = declare(self, DRIVER)
         stage = load_stage(values["stage"])
         self._stop = stop
+        self._domain: int = values["domain"]
         self._period_s = 1.0 / values["publish_rate"]
         self._closers: list[Callable[[], None]] = []
         self._link = DdsLink(spec, values["interface"], values["domain"], name="control")
@@ -108,6 +109,7 @@ class Control(Driver):
 
     def _control(self) -> None:
         self._statistics.note(realtime.prefer_this_thread())
+        realtime.stay_together(self._domain)
         try:
             self.loop.run(self._stop.event)
         except Exception as error:

@@ -3,6 +3,7 @@
 The policy's own joint order exists in here and nowhere else.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -107,9 +108,10 @@ class Policy:
         """Root mean square of the observation's z-scores: about 1 in training, 0 if not told."""
         worst = 0.0
         for values, mean, std in self._statistics:
-            z = (values - mean) / std
-            worst = max(worst, float(np.sqrt(np.dot(z, z) / z.size)))
-        return worst
+            z = values - mean
+            z /= std
+            worst = max(worst, float(z.dot(z)) / z.size)
+        return math.sqrt(worst)
 
     def _to_sdk(self, moved: Sequence[float], held: Sequence[float]) -> Floats:
         array = np.zeros(len(moved) + len(held), np.float32)

@@ -45,6 +45,7 @@ _CONFIG = """<CycloneDDS><Domain Id="any">
 _ANY = SampleState.Any | ViewState.Any | InstanceState.Any
 _UNSEEN = SampleState.NotRead | ViewState.Any | InstanceState.Any
 _waitset_wait = WaitSet._dll_handle.dds_waitset_wait  # ctypes: sleeps without the GIL
+_FEW = 4
 _DEPTH = 1000  # samples a reader holds while its owner is away: 2 s of states
 
 
@@ -124,7 +125,6 @@ class RawReader:
         # Best effort, as the vendor's: a state sent again late is worth nothing.
         qos = Qos(Policy.Reliability.BestEffort, Policy.History.KeepLast(depth))
         self._reader = DataReader(participant, topic, qos)
-        self._depth = depth
         self._waitset = WaitSet(participant)
         self._waitset.attach(ReadCondition(self._reader, _ANY))
         self._waitset_ref = self._waitset._ref
@@ -149,7 +149,15 @@ class RawReader:
         return [data for data, info in self._take() if info.valid_data]
 
     def _take(self) -> list[tuple[bytes, Any]]:
-        taken = ddspy_take(self._reader_ref, _ANY, self._depth)
+        """A few at a time, until there are no more: each call makes room for all it might get."""
+        taken = found = self._take_few()
+        while len(found) == _FEW:
+            found = self._take_few()
+            taken += found
+        return taken
+
+    def _take_few(self) -> list[tuple[bytes, Any]]:
+        taken = ddspy_take(self._reader_ref, _ANY, _FEW)
         if isinstance(taken, int):
             if self._closed:
                 return []

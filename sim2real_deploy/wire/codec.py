@@ -10,6 +10,7 @@ import struct
 from array import array
 from collections.abc import Callable
 from math import isfinite
+from typing import Any
 
 import fastcrc
 import numpy as np
@@ -96,13 +97,26 @@ class _Decoder:
         return None if isfinite(sum(self._handed_on(sample))) else Flaw.NOT_FINITE
 
 
+class _StateInUse(RobotState):
+    """A state of which the loop's own fields are read at once, and the others when the first of
+    them is asked for: who answers 500 a second needs most of them in few."""
+
+    __slots__ = ("read_others",)
+    read_others: Callable[[RobotState], None]
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for a slot that is still empty."""
+        if name not in RobotState.__slots__:
+            raise AttributeError(f"a state has no '{name}'")
+        self.read_others(self)
+        return object.__getattribute__(self, name)
+
+
 class StateDecoder(_Decoder):
     """rt/lowstate samples into RobotState. Ask `flaw` first: `decode` trusts the sample.
 
     Arrays are views into the sample where the wire allows.
     """
-
-    decode: Callable[[bytes, int], RobotState]  # from a sample and when it was received
 
     def __init__(self, robot: RobotSpec) -> None:
         layout, joints = FAMILIES[robot.wire.family].state, robot.joint_count
@@ -112,74 +126,69 @@ class StateDecoder(_Decoder):
         self._quaternion, self._gyroscope, self._accelerometer = imu
         self._temperature = layout.place("motor_state.temperature", joints).at
         if "bms_state.soc" in (layout.dtype.names or ()):
-            self.decode = self._decode
+            self._read_power: Callable[[RobotState], None] = self._read_battery
             scalars = ["imu_state.temperature", "bms_state.soc", "bms_state.current"]
-            scalars += ["tick", "wireless_remote", *_POWER]
+            scalars += ["wireless_remote", *_POWER]
             self._lost = layout.place("motor_state.lost", joints).at
             self._feet = layout.place("foot_force").at
             self._cells = layout.place("bms_state.cell_vol").at
             power = [layout.floats(name) for name in _POWER]
         else:
-            self.decode = self._decode_without_battery
-            scalars = ["tick", "imu_state.temperature", "wireless_remote"]
+            self._read_power = self._read_supply
+            scalars = ["imu_state.temperature", "wireless_remote"]
             self._winding = layout.place("motor_state.temperature", joints, item=1).at
             self._supply = layout.floats("motor_state.vol", joints)
             power = [self._supply]
+        self._tick = layout.scalars("tick").unpack_from
         self._scalars = layout.scalars(*scalars).unpack_from
         super().__init__(layout, [*motors, *imu, *power])
 
-    def _decode(self, sample: bytes, received_ns: int) -> RobotState:
-        imu_temperature, percent, current_ma, tick, remote, voltage, current = self._scalars(sample)
+    def decode(self, sample: bytes, received_ns: int) -> RobotState:
+        """From a sample and when it was received."""
         floats = np.frombuffer(sample, _F32)
-        return RobotState(
-            received_ns,
-            tick,
-            floats[self._quaternion],
-            floats[self._gyroscope],
-            floats[self._accelerometer],
-            floats[self._q],
-            floats[self._dq],
-            floats[self._ddq],
-            floats[self._torque],
-            np.frombuffer(sample, _U8)[self._temperature],
-            np.frombuffer(sample, _U32)[self._lost],
-            np.frombuffer(sample, _I16)[self._feet],
-            percent,
-            current_ma,
-            np.frombuffer(sample, _U16)[self._cells],
-            voltage,
-            current,
-            imu_temperature,
-            remote,
-            sample,
-        )
+        state = _StateInUse.__new__(_StateInUse)
+        state.received_ns, state.raw = received_ns, sample
+        (state.tick,) = self._tick(sample)
+        state.quaternion = floats[self._quaternion]
+        state.q = floats[self._q]
+        state.dq = floats[self._dq]
+        state.read_others = self._read_others
+        return state
 
-    def _decode_without_battery(self, sample: bytes, received_ns: int) -> RobotState:
+    def _read_others(self, state: RobotState) -> None:
+        floats = np.frombuffer(state.raw, _F32)
+        state.gyroscope = floats[self._gyroscope]
+        state.accelerometer = floats[self._accelerometer]
+        state.ddq = floats[self._ddq]
+        state.torque = floats[self._torque]
+        self._read_power(state)
+
+    def _read_battery(self, state: RobotState) -> None:
+        sample = state.raw
+        (
+            state.imu_temperature,
+            state.battery_percent,
+            state.battery_current_ma,
+            state.remote,
+            state.voltage,
+            state.current,
+        ) = self._scalars(sample)
+        state.temperature = np.frombuffer(sample, _U8)[self._temperature]
+        state.lost = np.frombuffer(sample, _U32)[self._lost]
+        state.foot_force = np.frombuffer(sample, _I16)[self._feet]
+        state.cell_millivolts = np.frombuffer(sample, _U16)[self._cells]
+
+    def _read_supply(self, state: RobotState) -> None:
         """Two sensors a motor, and no battery: the boards' supply voltage is what there is."""
-        tick, imu_temperature, remote = self._scalars(sample)
-        floats, halves = np.frombuffer(sample, _F32), np.frombuffer(sample, _I16)
-        return RobotState(
-            received_ns=received_ns,
-            tick=tick,
-            quaternion=floats[self._quaternion],
-            gyroscope=floats[self._gyroscope],
-            accelerometer=floats[self._accelerometer],
-            q=floats[self._q],
-            dq=floats[self._dq],
-            ddq=floats[self._ddq],
-            torque=floats[self._torque],
-            temperature=np.maximum(halves[self._temperature], halves[self._winding]),
-            lost=np.zeros(len(halves[self._temperature]), np.uint32),
-            foot_force=np.empty(0, np.int16),
-            battery_percent=-1,
-            battery_current_ma=0,
-            cell_millivolts=np.empty(0, np.uint16),
-            voltage=float(floats[self._supply][0]),
-            current=0.0,
-            imu_temperature=imu_temperature,
-            remote=remote,
-            raw=sample,
-        )
+        halves = np.frombuffer(state.raw, _I16)
+        state.imu_temperature, state.remote = self._scalars(state.raw)
+        state.temperature = np.maximum(halves[self._temperature], halves[self._winding])
+        state.lost = np.zeros(len(state.temperature), np.uint32)
+        state.foot_force = np.empty(0, np.int16)
+        state.cell_millivolts = np.empty(0, np.uint16)
+        state.battery_percent, state.battery_current_ma = -1, 0
+        state.voltage = float(np.frombuffer(state.raw, _F32)[self._supply][0])
+        state.current = 0.0
 
 
 class CommandDecoder(_Decoder):

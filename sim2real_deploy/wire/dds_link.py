@@ -22,6 +22,7 @@ class DdsLink:
     ) -> None:
         family = FAMILIES[robot.wire.family]
         self._intake = Intake(robot)
+        self._counters = self._intake.counters
         self._encoder = CommandEncoder(robot)
         self._sending = threading.Lock()
         self.participant = Participant(domain, interface, name)
@@ -30,7 +31,7 @@ class DdsLink:
 
     @property
     def counters(self) -> LinkCounters:
-        return self._intake.counters
+        return self._counters
 
     @property
     def latest(self) -> RobotState | None:
@@ -52,11 +53,12 @@ class DdsLink:
 
     def send(self, command: JointCommand) -> bytes:
         with self._sending:
-            if self._intake.latest is not None:
-                self._encoder.follow(self._intake.latest)
+            latest = self._intake.latest
+            if latest is not None:
+                self._encoder.follow(latest)
             sample = self._encoder.encode(command)
             self._writer.write(sample)
-            self.counters.sent += 1
+            self._counters.sent += 1
         return sample
 
     def other_writers(self) -> tuple[Writer, ...]:
