@@ -1,6 +1,7 @@
 """The codec against the vendor's own: golden messages, and whatever else a message can hold."""
 
 import dataclasses
+import pickle
 import struct
 from typing import Any
 
@@ -318,3 +319,18 @@ def test_any_forty_bytes_are_a_remote_within_bounds(raw: bytes) -> None:
     got = remote.decode(raw)
     assert all(-1.0 <= stick <= 1.0 for stick in (got.lx, got.ly, got.rx, got.ry))
     assert got.pressed <= set(remote.BUTTONS)
+
+
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+def test_what_is_read_later_is_the_same_and_what_is_not_there_is_refused(family: str) -> None:
+    spec, messages = robot(family), golden()[FAMILIES[family].state.type_name]
+    message = bytes.fromhex(messages[0]["cdr"])
+    one, other = (StateDecoder(spec).decode(message, 5) for _ in range(2))
+    asked_first, asked_last = one.temperature.tolist(), other.q.tolist()
+    for field in dataclasses.fields(one):
+        assert np.array_equal(getattr(one, field.name), getattr(other, field.name)), field.name
+    assert (other.temperature.tolist(), one.q.tolist()) == (asked_first, asked_last)
+    with pytest.raises(AttributeError, match="a state has no 'smell'"):
+        _ = one.smell  # type: ignore[attr-defined]
+    copied = pickle.loads(pickle.dumps(StateDecoder(spec).decode(message, 5)))
+    assert np.array_equal(copied.accelerometer, one.accelerometer)
