@@ -111,6 +111,10 @@ class _StateInUse(RobotState):
         self.read_others(self)
         return object.__getattribute__(self, name)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and sent elsewhere as the plain state it is."""
+        return RobotState, tuple(getattr(self, name) for name in RobotState.__slots__)
+
 
 class StateDecoder(_Decoder):
     """rt/lowstate samples into RobotState. Ask `flaw` first: `decode` trusts the sample.
