@@ -129,7 +129,8 @@ class _Walk:
         state = drive.tick()
         controller = drive.controller
         record.ticks += 1
-        record.limited[np.bitwise_or.reduce(controller.limiter.acted)] += 1
+        acted = controller.limiter.acted
+        record.limited[np.bitwise_or.reduce(acted) if np.count_nonzero(acted) else 0] += 1
         if controller.policy_stepped and controller.policy is not None:
             record.targets.append(controller.policy.target.copy())
             record.surprise.append(controller.surprise)

@@ -177,10 +177,10 @@ class Stack:
         self.change(lambda twin: twin.clear_faults())
         self.change(lambda twin: twin.hold_remote(Remote()))
         self.until("all processes run", self.all_run)
-        self.ask(velocity=WALK)
-        self.until("walking", self._walk_again, RECOVERY_S)
         self.until("no alert", lambda: not ALERTS & self._active())
         self.until("a recording", lambda: self.ask(view=True)["safety"]["recorder"] == "recording")
+        self.ask(velocity=WALK)
+        self.until("walking", self._walk_again, RECOVERY_S)
         time.sleep(0.6)
         self.ask(forget=True)
 

@@ -30,6 +30,9 @@ LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 # What a bit-exact replay needs: reliable, and two seconds deep for a recorder that is held up.
 REPLAYED = QoSProfile(depth=100)
 SENSOR = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
+# A process that is killed, as the supervisor kills a control that hangs, leaves locks in Fast DDS's
+# shared memory on which the others may wait for ever. Sockets have none, and cost no more here.
+TRANSPORT = ("FASTDDS_BUILTIN_TRANSPORTS", "UDPv4")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 CLOSING_S = 2.0  # a signal that comes again sooner is the same wish, sent twice
@@ -124,6 +127,7 @@ def run(build: Callable[[Stop], Sequence[Node]]) -> NoReturn:
     _watch_signals(stop)
     _end_with_launcher()
     place = Place()
+    os.environ.setdefault(*TRANSPORT)
     try:
         rclpy.init(args=sys.argv, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:

@@ -93,7 +93,7 @@ def _state() -> tuple[Event, ...]:
         Event("state_absent", "idle_state_age_s", 0.2, "s", 0, REFUSE_START,
               "no state from the robot for {value}", "check cable, interface and robot power",
               (0.01, 1.0), REFUSE_START),
-        Event("state_frozen", "state_unchanged_s", 0.035, "s", 0, ESTOP,
+        Event("state_frozen", "state_unchanged_s", 0.03, "s", 0, ESTOP,
               "the robot repeats the same state for {value}", "restart the robot",
               (0.01, 0.04), ESTOP),
         Event("state_slow", "state_rate_loss", 0.3, "of the rate", 0.5, STOP,

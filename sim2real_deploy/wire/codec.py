@@ -98,8 +98,8 @@ class _Decoder:
 
 
 class _StateInUse(RobotState):
-    """A state of which the loop's own fields are read at once, and the others when the first of
-    them is asked for: who answers 500 a second needs most of them in few."""
+    """A state of which what is looked at every time is read at once, and all the rest when one of
+    it is asked for: who answers 500 a second needs it of few."""
 
     __slots__ = ("read_others",)
     read_others: Callable[[RobotState], None]
@@ -156,6 +156,7 @@ class StateDecoder(_Decoder):
         state.quaternion = floats[self._quaternion]
         state.q = floats[self._q]
         state.dq = floats[self._dq]
+        state.torque = floats[self._torque]
         state.read_others = self._read_others
         return state
 
@@ -164,7 +165,6 @@ class StateDecoder(_Decoder):
         state.gyroscope = floats[self._gyroscope]
         state.accelerometer = floats[self._accelerometer]
         state.ddq = floats[self._ddq]
-        state.torque = floats[self._torque]
         self._read_power(state)
 
     def _read_battery(self, state: RobotState) -> None:
