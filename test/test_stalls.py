@@ -7,9 +7,9 @@ import time
 import pytest
 
 pytest.importorskip("mujoco")
+from sim2real_deploy.control.stalls import StallWitness
 from sim2real_deploy.evaluation import faults
 from sim2real_deploy.evaluation.fault_cases import Case
-from sim2real_deploy.evaluation.stalls import StallWitness
 
 
 def real_time_is_allowed() -> bool:

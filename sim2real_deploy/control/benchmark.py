@@ -3,8 +3,9 @@
 A source sends LowState at the wire's rate and notes when it first hears a command that knows of
 each state. To tell which, every contestant copies the state's tick into the command's spare field.
 
-Figures are taken second by second, and the median second counts: a machine that is shared stops
-now and then for longer than any of the contestants takes.
+Figures are taken second by second, and the median second counts, of those in which the machine
+itself did not stand still: one that is shared does now and then, for longer than any contestant
+takes.
 """
 
 import multiprocessing
@@ -27,6 +28,7 @@ from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.modes import Event, Mode
 from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.control.stalls import StallWitness
 from sim2real_deploy.control.supervision import Unsupervised
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
@@ -39,6 +41,7 @@ from sim2real_deploy.wire.messages import FAMILIES, Family
 
 INTERFACE = "lo"
 READY_S = 60.0
+STILL_MS = 1.5  # of the machine: most of a period of the wire
 SETTLE_S = 1.0  # of states before anything counts
 TURNS = 3  # of each contestant, in turn: a busy moment of the machine meets all alike
 _TICK = struct.Struct("<I")
@@ -55,6 +58,7 @@ class Figures:
     max_ms: float
     rate_error_percent: float
     cpu_percent: float  # of one core, in the contestant's process
+    seconds: int  # that count
     states: int
     unanswered: int  # states that no command ever knew of
 
@@ -87,11 +91,15 @@ def run(robot: str, policy: str, seconds: float, progress: Progress) -> Result:
     load_bundle(policy, spec)  # refused here, in words, and not in a child
     turns: dict[str, list[_Turn]] = {name: [] for name in CONTESTANTS}
     order = CONTESTANTS * TURNS
-    for number, name in enumerate(order):
-        progress(name, number / len(order))
-        turns[name].append(_take_turn(name, spec, policy, seconds / TURNS, number))
+    witness = StallWitness()
+    try:
+        for number, name in enumerate(order):
+            progress(name, number / len(order))
+            turns[name].append(_take_turn(name, spec, policy, seconds / TURNS, number))
+    finally:
+        witness.close()
     progress("done", 1.0)
-    return Result(**{name: _sum_up(both, spec) for name, both in turns.items()})
+    return Result(**{name: _sum_up(both, spec, witness) for name, both in turns.items()})
 
 
 @dataclass(slots=True)
@@ -102,25 +110,28 @@ class _Turn:
     cpu_s: float
     wall_s: float
 
-    def seconds(self, rate_hz: float) -> list[tuple[float, float, float]]:
-        """p50 and p99 of the latency, and the rate error, in each second."""
+    def seconds(self, rate_hz: float, witness: StallWitness) -> list[tuple[float, ...]]:
+        """How long the machine stood still in each second, p50 and p99 of the latency, and the
+        rate error."""
         latency, sent, heard = (np.array(x) for x in (self.latency_s, self.sent_ns, self.heard_ns))
         ends = np.arange(0, len(sent), round(rate_hz))
-        figures = []
+        figures: list[tuple[float, ...]] = []
         for first, last in pairwise(ends):
             p50, p99 = np.percentile(latency[first:last], (50, 99)).tolist()
+            still_ms = witness.stalled_ms(sent[first], sent[last])
             came = heard[(heard >= sent[first]) & (heard < sent[last])]
             if len(came) < 2:
-                figures.append((p50, p99, 1.0))
+                figures.append((still_ms, p50, p99, 1.0))
                 continue
             period_ns = np.polyfit(np.arange(len(came)), came - came[0], 1)[0]
-            figures.append((p50, p99, abs(1e9 / rate_hz / period_ns - 1)))
+            figures.append((still_ms, p50, p99, abs(1e9 / rate_hz / period_ns - 1)))
         return figures
 
 
-def _sum_up(turns: list[_Turn], spec: RobotSpec) -> Figures:
-    seconds = [second for turn in turns for second in turn.seconds(spec.wire.rate_hz)]
-    p50, p99, rate_error = np.median(seconds, axis=0).tolist()
+def _sum_up(turns: list[_Turn], spec: RobotSpec, witness: StallWitness) -> Figures:
+    seconds = [second for turn in turns for second in turn.seconds(spec.wire.rate_hz, witness)]
+    undisturbed = [second for second in seconds if second[0] < STILL_MS] or seconds
+    _, p50, p99, rate_error = np.median(undisturbed, axis=0).tolist()
     latency = np.concatenate([turn.latency_s for turn in turns])
     answered = latency[np.isfinite(latency)]
     return Figures(
@@ -129,6 +140,7 @@ def _sum_up(turns: list[_Turn], spec: RobotSpec) -> Figures:
         max_ms=1e3 * float(answered.max()),
         rate_error_percent=100 * rate_error,
         cpu_percent=100 * sum(t.cpu_s for t in turns) / sum(t.wall_s for t in turns),
+        seconds=len(undisturbed),
         states=len(latency),
         unanswered=len(latency) - len(answered),
     )
