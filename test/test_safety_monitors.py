@@ -108,6 +108,29 @@ def test_a_state_is_frozen_when_all_its_sensors_are(part: str) -> None:
     assert value(stream, "state_unchanged_s", inputs, 30 * MS) == 0
 
 
+def test_a_message_that_is_repeated_is_a_frozen_state() -> None:
+    stream = StateStream(GO2)
+    stream.measure(healthy_inputs(0), 0)
+    for now_ms in range(2, 31, 2):
+        counters = LinkCounters(duplicate=now_ms // 2)
+        repeated = healthy_inputs(0, state=None, counters=counters)
+        unchanged_s = value(stream, "state_unchanged_s", repeated, now_ms * MS)
+        assert unchanged_s == pytest.approx(now_ms / 1e3)
+    silent = healthy_inputs(0, state=None, counters=counters)
+    assert value(stream, "state_unchanged_s", silent, 60 * MS) == pytest.approx(0.03)
+    anew = healthy_inputs(0, state=healthy_state(62 * MS), counters=counters)
+    moved = replace(anew.state, dq=anew.state.dq + 1)
+    assert value(stream, "state_unchanged_s", replace(anew, state=moved), 62 * MS) == 0
+
+
+def test_what_was_repeated_before_the_first_state_freezes_nothing() -> None:
+    stream = StateStream(GO2)
+    for now_ns in (0, MS):
+        counters = LinkCounters(duplicate=5 + now_ns)
+        before = healthy_inputs(0, state=None, counters=counters)
+        assert "state_unchanged_s" not in stream.measure(before, now_ns)
+
+
 def test_a_first_state_of_zeros_counts_from_its_arrival() -> None:
     stream = StateStream(GO2)
     first = healthy_inputs(0, state=healthy_state(5 * S))

@@ -145,7 +145,7 @@ def test_a_frozen_robot_stops_control_in_time() -> None:
     world = World()
     still = {"gyroscope": np.zeros(3, np.float32), "dq": np.zeros(12, np.float32)}
     world.run(0.1)
-    assert world.until_stop(state=still) == pytest.approx(0.038)
+    assert world.until_stop(state=still) == pytest.approx(0.034)
     assert world.keys == ["state_frozen"]
     assert world.supervisor.latched is Stop.ESTOP
 

@@ -227,7 +227,7 @@ def cases(stack: Stack) -> tuple[Case, ...]:
         Case("state silent", fault(Fault(target="state", word="off")), "damping", 50,
              ("state_silent",)),
         Case("state stuck", fault(Fault(target="state", word="stuck")), "damping", 50,
-             ("state_silent",)),
+             ("state_frozen", "state_silent")),
         Case("state frozen, counter runs", fault(*frozen), "damping", 50, ("state_frozen",)),
         Case("state with bad checksums", fault(Fault(target="state", word="wrong")), "damping", 50,
              ("state_silent", "state_corrupt")),

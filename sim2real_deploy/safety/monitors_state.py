@@ -27,6 +27,7 @@ class StateStream:
         self._last_ns: int | None = None
         self._looked_ns: int | None = None
         self._silence_s = 0.0
+        self._repeated = 0
         self._changed_ns = 0
         self._content = b""
         self._received, self._corrupt, self._not_finite = Rate(), Rate(), Rate()
@@ -38,7 +39,7 @@ class StateStream:
             "state_corrupt_per_s": Reading(corrupt),
             "state_not_finite_per_s": Reading(self._not_finite(counters.not_finite, now_ns)),
         }
-        self._listen(inputs.state, now_ns)
+        self._listen(inputs.state, counters.duplicate, now_ns)
         loss = self._loss(counters.received, now_ns)
         if self._last_ns is not None:
             age = Reading(self._silence_s)
@@ -49,13 +50,15 @@ class StateStream:
                 readings["state_rate_loss"] = loss
         return readings
 
-    def _listen(self, state: RobotState | None, now_ns: int) -> None:
+    def _listen(self, state: RobotState | None, repeated: int, now_ns: int) -> None:
         if state is not None:
             self._see(state)
             self._silence_s = 0.0
         elif self._looked_ns is not None:
             self._silence_s += min((now_ns - self._looked_ns) / 1e9, LONGEST_LOOK_S)
-        self._looked_ns = now_ns
+            if repeated > self._repeated and self._last_ns is not None:
+                self._last_ns = now_ns  # it speaks, and says what it said before
+        self._looked_ns, self._repeated = now_ns, repeated
 
     def _see(self, state: RobotState) -> None:
         # A real sensor is never bit-identical twice; a stuck one is, however its counter runs.
