@@ -66,6 +66,14 @@ def test_an_answer_survives_the_socket(
 def test_long_words_are_cut_between_characters() -> None:
     beat = Heartbeat(1, 1, 1, 1, 1, Stop.NONE, 1.0, True, "ä" * 200, "")
     assert Heartbeat.unpack(beat.pack()) == replace(beat, reason="ä" * 80)
+    for start in ("", "x"):  # whichever byte the end falls on
+        words = start + "ä" * 200
+        heard = Heartbeat.unpack(replace(beat, reason=words, participant=words).pack())
+        answer = Answer.unpack(Answer(1, 1, replace(REPORT, mode=words, participant=words)).pack())
+        assert heard is not None
+        assert answer is not None
+        cut = (heard.reason, heard.participant, answer.report.mode, answer.report.participant)
+        assert all(text and words.startswith(text) for text in cut), cut
 
 
 @settings(deadline=None)
@@ -94,7 +102,7 @@ def test_before_the_first_heartbeat_nothing_may_start_and_nothing_is_latched() -
     control, supervisor = pair()
     first = control.verdict(0)
     assert (first.stop, first.may_start, first.healthy) == (Stop.NONE, False, False)
-    assert "no heartbeat" in first.reason
+    assert first.reason == "no heartbeat from the supervisor yet"
     assert first.torque_fraction == 1.0
     assert control.answer(REPORT) is None
     assert control.supervisor == ""
@@ -140,6 +148,8 @@ def test_silence_before_anything_was_reported_is_an_estop_too() -> None:
     control, supervisor = pair()
     control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
     assert control.verdict(200 * MS).stop is Stop.ESTOP
+    control.hear(supervisor.heartbeat(CLEAR, 0, 6, 200 * MS), 200 * MS)
+    assert control.verdict(200 * MS) == CLEAR, "nothing has moved: nothing is latched"
 
 
 def test_what_was_left_in_the_socket_is_no_heartbeat() -> None:
@@ -187,7 +197,8 @@ def test_the_most_severe_stop_wins_and_keeps_its_reason() -> None:
     control, supervisor = pair()
     control.hear(supervisor.heartbeat(SIT, 0, 5, 0), 0)
     control.hear(supervisor.heartbeat(ESTOP, 0, 6, MS), MS)
-    control.hear(supervisor.heartbeat(SIT, 0, 7, 2 * MS), 2 * MS)
+    control.hear(supervisor.heartbeat(replace(ESTOP, reason="later"), 0, 7, 2 * MS), 2 * MS)
+    control.hear(supervisor.heartbeat(SIT, 0, 8, 2 * MS), 2 * MS)
     assert control.verdict(2 * MS).stop is Stop.ESTOP
     assert control.verdict(2 * MS).reason == "fell over"
     assert control.verdict(2 * MS).torque_fraction == 1.0

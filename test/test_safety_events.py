@@ -110,7 +110,7 @@ def test_the_shipped_file_holds_for_every_stage(stage: str) -> None:
 def test_a_stage_is_set_over_the_robot_and_the_robot_over_the_table(tmp_path: Path) -> None:
     events = rules(
         tmp_path,
-        "{fall: {threshold: 0.5}, remote_lost: {reaction: stop}}",
+        "{fall: {threshold: 0.5, reaction: estop}, remote_lost: {reaction: stop}}",
         robot="{fall: {threshold: 0.7, time_s: 0.1}, tilt: {threshold: 0.3}}",
     )
     assert (events["fall"].threshold, events["fall"].time_s) == (0.5, 0.1)

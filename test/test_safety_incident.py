@@ -1,8 +1,9 @@
 """What is kept of a stop."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 from safety_world import DAMPING, GO2, MS, TICK, healthy_inputs, healthy_state
 
@@ -54,6 +55,17 @@ def test_an_incident_tells_what_happened_when_and_to_whom() -> None:
         *("t_s", "tick", "quaternion", "gyroscope", "accelerometer"),
         *("q", "dq", "torque", "temperature"),
     }
+
+
+def test_times_are_seconds_from_the_stop_and_values_are_short() -> None:
+    supervisor = Supervisor(GO2, load_events(GO2, "indoor"))
+    inputs = healthy_inputs(10 * TICK, pressed=frozenset({"estop"}), report=DAMPING)
+    changes = supervisor.update(inputs, 10 * TICK).changes
+    state = replace(healthy_state(30 * TICK), q=np.full(12, 0.123456, np.float32))
+    content = incident(supervisor, changes, [state, state], DAMPING, 20 * TICK)
+    assert [event["t_s"] for event in content["events"]] == [-10 * TICK / 1e9]
+    assert content["states"]["t_s"] == [10 * TICK / 1e9]
+    assert content["states"]["q"] == [[0.1235] * 12]
 
 
 def test_an_incident_without_control_says_so() -> None:

@@ -502,6 +502,7 @@ def test_a_second_takeover_works_as_the_first() -> None:
 
 def test_damping_is_resistance_and_nothing_else() -> None:
     assert is_damping(JointCommand.damping(12, 3.0))
+    assert is_damping(JointCommand.damping(12, 0.5)), "a soft one, too"
     for field in ("kp", "torque", "dq"):
         command = JointCommand.damping(12, 3.0)
         getattr(command, field).flags.writeable = True
