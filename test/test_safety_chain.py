@@ -76,6 +76,14 @@ def test_long_words_are_cut_between_characters() -> None:
         assert all(text and words.startswith(text) for text in cut), cut
 
 
+def test_words_arrive_to_the_letter_and_what_is_no_text_does_no_harm() -> None:
+    beat = Heartbeat(1, 1, 1, 1, 1, Stop.NONE, 1.0, True, "MAX", "X")
+    assert Heartbeat.unpack(beat.pack()) == beat
+    heard = Heartbeat.unpack(beat.pack().replace(b"MAX", b"M\xffX"))
+    assert heard is not None
+    assert heard.reason == "M\ufffdX"
+
+
 @settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_noise_is_no_message(noise: bytes) -> None:

@@ -1,6 +1,7 @@
 """The events table and what a file may change of it."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,9 @@ def test_the_file_for_another_robot_does_not_count(tmp_path: Path) -> None:
 def test_an_unknown_stage_is_refused_with_those_that_are(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="no 'moon'; there are: field, indoor, outdoor, tether"):
         load_events(GO2, "moon")
+
+
+def test_a_number_without_a_unit_has_no_space_behind_it() -> None:
+    event = replace(TABLE["fall"], text="[{value}]", unit="")
+    assert event.describe(0.5, "") == "[0.5]"
+    assert replace(event, unit="rad").describe(0.5, "") == "[0.5 rad]"

@@ -26,6 +26,7 @@ from sim2real_deploy.safety.supervisor import Decision, Supervisor, is_damping
 from sim2real_deploy.wire.link import LinkCounters, Writer
 
 EVENTS = load_events(GO2, "indoor")
+S = 1_000_000_000
 OBEYING: dict[str, Any] = {"report": DAMPING, "command_damping": True}
 UPSIDE_DOWN = np.array([0, 1, 0, 0], np.float32)
 
@@ -309,6 +310,33 @@ def test_without_a_reset_nothing_is_reset() -> None:
     world = stopped_world()
     assert world.cycle(**OBEYING).verdict.stop is Stop.ESTOP
     assert world.supervisor.resets == 0
+
+
+def test_every_reset_counts() -> None:
+    world = stopped_world()
+    world.supervisor.taken_over = True
+    for number in (1, 2):
+        world.cycle(reset_asked=True, **OBEYING)
+        assert world.supervisor.resets == number, "control knows a reset by its number"
+    assert world.supervisor.taken_over is False
+
+
+def test_a_cause_for_sitting_down_stands_against_a_reset_as_well() -> None:
+    world = World()
+    empty = {"battery_percent": 2}
+    world.run(10.0, state=empty, **OBEYING)
+    assert world.supervisor.latched is Stop.STOP
+    decision = world.cycle(state=empty, reset_asked=True, **OBEYING)
+    assert decision.reset_refused.startswith("battery")
+    assert decision.verdict.stop is Stop.STOP
+
+
+def test_the_first_look_knows_of_no_time_before_it() -> None:
+    supervisor = Supervisor(GO2, EVENTS)
+    speed = supervisor.watches["joint_speed"].event
+    assert 0 < speed.time_s <= 0.02
+    fast = healthy_state(S, dq=np.full(12, 100, np.float32))
+    assert supervisor.update(healthy_inputs(S, state=fast), S).verdict.stop is Stop.NONE
 
 
 def test_a_reset_is_refused_while_the_cause_is_there() -> None:

@@ -7,7 +7,7 @@ import pytest
 from safety_world import GO2, MS, healthy_inputs, healthy_state
 
 from sim2real_deploy.safety.inputs import Reading
-from sim2real_deploy.safety.thermal import Heat, HeatPredictor, torque_fraction
+from sim2real_deploy.safety.thermal import Heat, HeatPredictor, _time_to, torque_fraction
 
 LIMIT = 80.0
 
@@ -152,3 +152,8 @@ def test_it_looks_ten_times_a_second() -> None:
     assert heat.measure(healthy_inputs(0, state=None), 100 * MS) is first
     readings = heat.measure(healthy_inputs(0, state=hot), 100 * MS)
     assert readings["motor_temperature"] == Reading(70.0, "FR_hip_joint")
+
+
+def test_the_time_left_at_its_ends() -> None:
+    assert _time_to(50.0, 50.0, 0.0, 0.0) == 0.0, "it is there"
+    assert _time_to(100.0, 50.0, 1.0, -0.01) == math.inf, "it comes to rest at the limit itself"
