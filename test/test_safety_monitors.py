@@ -505,3 +505,29 @@ def test_a_jump_of_the_wall_clock_is_seen_once(jump_s: int) -> None:
     jumped.wall_ns += jump_s * S
     assert value(surroundings, "clock_jump_s", jumped, 2 * TICK) == pytest.approx(3600)
     assert value(surroundings, "clock_jump_s", jumped, 2 * TICK) == 0
+
+
+def test_cells_that_drift_apart_later_are_seen_and_none_at_all_are_even() -> None:
+    battery = Battery()
+    even = np.full(8, 3700, np.uint16)
+    apart = even.copy()
+    apart[3] -= 250
+    for cells, volts in ((even, 0.0), (apart, 0.25), (even, 0.0), (np.zeros(8, np.uint16), 0.0)):
+        inputs = with_state(cell_millivolts=cells)
+        assert value(battery, "cell_imbalance_v", inputs) == pytest.approx(volts)
+
+
+def test_a_remote_is_there_by_its_header_alone_and_a_dead_man_only_if_asked_for() -> None:
+    stray = bytes([0, 0, 255]) + bytes(37)
+    readings = RemoteControl("").measure(with_state(remote=stray), 0)
+    assert readings["remote_silence_s"] is None
+    assert readings["dead_man_s"] is None
+
+
+def test_a_rate_counts_by_marks_that_do_not_pile_up() -> None:
+    rate = Rate()
+    for now_ms in range(0, 5000, 2):
+        rate(now_ms, (10_000 + now_ms) * MS)
+    assert len(rate._marks) <= 1 + Rate.WINDOW_NS // Rate.STEP_NS + 1
+    edge = Rate()
+    assert [edge(0, 0), edge(5, 50 * MS), edge(5, 1050 * MS)] == [0, 5, 0]

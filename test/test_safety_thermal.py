@@ -157,3 +157,9 @@ def test_it_looks_ten_times_a_second() -> None:
 def test_the_time_left_at_its_ends() -> None:
     assert _time_to(50.0, 50.0, 0.0, 0.0) == 0.0, "it is there"
     assert _time_to(100.0, 50.0, 1.0, -0.01) == math.inf, "it comes to rest at the limit itself"
+
+
+def test_it_looks_no_more_often_later_on() -> None:
+    heat = Heat(GO2, LIMIT)
+    first = heat.measure(healthy_inputs(0), 1000 * MS)
+    assert heat.measure(healthy_inputs(0), 1050 * MS) is first

@@ -105,3 +105,9 @@ def test_good_times_are_not_saved_up() -> None:
 
 def test_without_a_reading_there_are_still_words() -> None:
     assert Watch(FALL).describe() == "fell: tilted by 0 rad"
+
+
+def test_it_says_where() -> None:
+    watch = Watch(replace(FALL, text="{where} at {value}"))
+    feed(watch, Reading(1.5, "the left leg"), 0.2)
+    assert watch.describe() == "the left leg at 1.5 rad"
