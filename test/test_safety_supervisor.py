@@ -73,6 +73,13 @@ def test_a_healthy_robot_is_left_alone() -> None:
     assert world.decision == Decision(CLEAR, (), False, False, "")
 
 
+def test_no_button_need_be_held_where_none_was_asked_for() -> None:
+    world = World()
+    world.run(0.1, **OBEYING)
+    world.run(5.0, report=WALKING)
+    assert world.keys == []
+
+
 JOINT = np.arange(12) == 4
 FAULTS: list[tuple[str, dict[str, Any], float]] = [
     ("estop_called", {"pressed": frozenset({"estop"})}, 0.002),
