@@ -2,8 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
+import psutil
 import pytest
 
 pytest.importorskip("mujoco")
@@ -85,3 +88,21 @@ def test_a_stop_before_the_fault_is_a_problem_of_its_own(monkeypatch: pytest.Mon
     result = trials(monkeypatch, [5.0], ["state_silent", ""], [0.0])
     assert result.times_ms == [float("inf"), 5.0]
     assert result.problems == ["it had stopped by itself before: state_silent"]
+
+
+@pytest.mark.skipif(not real_time_is_allowed(), reason="no right to real-time priority")
+def test_a_witness_does_not_outlive_who_asked_it() -> None:
+    """Killed without a word: nobody of the highest priority may be left behind."""
+    program = (
+        "from sim2real_deploy.control.stalls import StallWitness as W; import time; w = W();"
+        "print(*[p.pid for p in w._witnesses], flush=True); time.sleep(60)"
+    )
+    asking = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert asking.stdout is not None
+    witnesses = [psutil.Process(int(pid)) for pid in asking.stdout.readline().split()]
+    time.sleep(1.0)
+    asking.kill()
+    asking.wait()
+    _, left = psutil.wait_procs(witnesses, timeout=10)
+    assert witnesses
+    assert not left

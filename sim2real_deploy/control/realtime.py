@@ -49,13 +49,18 @@ def prefer_receivers() -> str:
     return next(filter(None, map(_prefer, _receivers())), "")
 
 
-def stay_together(number: int) -> None:
+def stay_together(number: int) -> str:
     """Keep the calling thread and the receivers it waits for on one core, so that a sample is
-    handed over without waking another; `number` spreads the loops of several robots."""
+    handed over without waking another; `number` spreads the loops of several robots. The reason
+    where that is not allowed, else ""."""
     cores = sorted(os.sched_getaffinity(0), reverse=True)
     core = {cores[number % len(cores)]}
-    for thread in (0, *_receivers()):
-        os.sched_setaffinity(thread, core)
+    try:
+        for thread in (0, *_receivers()):
+            os.sched_setaffinity(thread, core)
+    except OSError as error:
+        return f"the loop wanders between cores: {error.strerror}"
+    return ""
 
 
 def _receivers() -> list[int]:

@@ -109,7 +109,7 @@ class Control(Driver):
 
     def _control(self) -> None:
         self._statistics.note(realtime.prefer_this_thread())
-        realtime.stay_together(self._domain)
+        self._statistics.note(realtime.stay_together(self._domain))
         try:
             self.loop.run(self._stop.event)
         except Exception as error:

@@ -45,7 +45,7 @@ _CONFIG = """<CycloneDDS><Domain Id="any">
 _ANY = SampleState.Any | ViewState.Any | InstanceState.Any
 _UNSEEN = SampleState.NotRead | ViewState.Any | InstanceState.Any
 _waitset_wait = WaitSet._dll_handle.dds_waitset_wait  # ctypes: sleeps without the GIL
-_FEW = 4
+_FEW = 4  # samples taken in one call; more seldom wait
 _DEPTH = 1000  # samples a reader holds while its owner is away: 2 s of states
 
 
@@ -125,6 +125,7 @@ class RawReader:
         # Best effort, as the vendor's: a state sent again late is worth nothing.
         qos = Qos(Policy.Reliability.BestEffort, Policy.History.KeepLast(depth))
         self._reader = DataReader(participant, topic, qos)
+        self._depth = depth
         self._waitset = WaitSet(participant)
         self._waitset.attach(ReadCondition(self._reader, _ANY))
         self._waitset_ref = self._waitset._ref
@@ -149,11 +150,14 @@ class RawReader:
         return [data for data, info in self._take() if info.valid_data]
 
     def _take(self) -> list[tuple[bytes, Any]]:
-        """A few at a time, until there are no more: each call makes room for all it might get."""
-        taken = found = self._take_few()
-        while len(found) == _FEW:
+        """A few at a time, until there are no more: each call makes room for all it might get.
+        A flood does not keep the caller: what comes beyond the depth waits for the next call."""
+        taken = self._take_few()
+        more = len(taken) == _FEW
+        while more and len(taken) < self._depth:
             found = self._take_few()
             taken += found
+            more = len(found) == _FEW
         return taken
 
     def _take_few(self) -> list[tuple[bytes, Any]]:
