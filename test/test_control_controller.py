@@ -129,6 +129,14 @@ def test_the_policy_runs_at_its_own_rate_from_the_first_tick(bench):
     assert [i for i, stepped in enumerate(steps) if stepped] == list(range(0, 100, 10))
 
 
+def test_steps_that_come_more_than_a_period_late_are_counted(bench):
+    bench.walk().tick(25)
+    for late, counted in ((10, 0), (22, 1), (10, 1)):
+        bench.now += late * TICK
+        bench.tick(20)
+        assert bench.controller.policy_late == counted
+
+
 def test_lost_ticks_do_not_slow_the_policy(bench):
     bench.walk()
     steps = 0

@@ -168,6 +168,6 @@ def test_gravity_is_the_rotation_of_down(values):
         ]
     )
     found = np.zeros(3, np.float32)
-    gravity_in_body(quaternion.astype(np.float32), found)
+    gravity_in_body(quaternion.astype(np.float32).tolist(), found)
     np.testing.assert_allclose(found, rotation.T @ [0, 0, -1], atol=1e-5)
     assert math.isclose(np.linalg.norm(found), 1.0, abs_tol=1e-4)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wire_support import golden, layouts, robot, state
 
-from sim2real_deploy.robots import JointCommand
+from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.wire import remote, vendor
 from sim2real_deploy.wire.codec import (
     CommandDecoder,
@@ -334,3 +334,15 @@ def test_what_is_read_later_is_the_same_and_what_is_not_there_is_refused(family:
         _ = one.smell  # type: ignore[attr-defined]
     copied = pickle.loads(pickle.dumps(StateDecoder(spec).decode(message, 5)))
     assert np.array_equal(copied.accelerometer, one.accelerometer)
+
+
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+def test_plain_numbers_of_a_state_are_those_of_its_arrays(family: str) -> None:
+    decoder = StateDecoder(robot(family))
+    state = decoder.read(bytes.fromhex(golden()[FAMILIES[family].state.type_name][0]["cdr"]), 5)
+    assert isinstance(state, RobotState)
+    assert list(state.attitude()) == state.quaternion.tolist()
+    assert [list(numbers) for numbers in state.motion()] == [state.q.tolist(), state.dq.tolist()]
+    moved = dataclasses.replace(state, q=state.q + 1, quaternion=-state.quaternion)
+    assert list(moved.motion()[0]) == (state.q + 1).tolist()
+    assert list(moved.attitude()) == (-state.quaternion).tolist()

@@ -40,6 +40,7 @@ class Controller:
         self.state: RobotState | None = None  # the one this tick works with
         self.policy_stepped = False
         self.policy_failed = False
+        self.policy_late = 0  # steps that came more than one of the policy's periods too late
         self.surprise = 0.0
         self.observe_ns = 0  # time spent in this tick
         self.infer_ns = 0
@@ -110,7 +111,7 @@ class Controller:
         now.reason = verdict.reason
         now.fresh = state is not None and now_ns - state.received_ns <= STATE_TIMEOUT_NS
         if state is not None:
-            _, x, y, _ = state.quaternion.tolist()
+            _, x, y, _ = state.attitude()
             now.upright = 1.0 - 2.0 * (x * x + y * y) > UPRIGHT
         if not now.fresh and self.mode not in (Mode.PASSIVE, Mode.DAMPING):
             self.fail(f"no state from the robot for {STATE_TIMEOUT_NS // 1_000_000} ms", now_ns)
@@ -171,6 +172,7 @@ class Controller:
         assert self.state is not None
         period_ns = round(1e9 / policy.contract.rate_hz)
         behind = now_ns - self._policy_due_ns > period_ns
+        self.policy_late += behind and self._policy_due_ns > 0
         self._policy_due_ns = (now_ns if behind else self._policy_due_ns) + period_ns
         start = time.perf_counter_ns()
         policy.observe(self.state, self.velocity.shape(now_ns))

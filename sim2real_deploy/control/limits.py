@@ -4,11 +4,14 @@ The torque that PD would produce is held by moving the target; where the joint r
 the target move that far, feed-forward takes off the rest. So range and torque hold together,
 always.
 
-np.clip and .any() cost several times the ufuncs used here instead. What runs in every tick is
-plain arithmetic: at 500 Hz each call of numpy's finds its code gone from the caches.
+What runs in every tick is plain arithmetic: at 500 Hz each call of numpy's finds its code gone
+from the caches.
 """
 
+import struct
 from enum import IntEnum
+from math import isfinite
+from operator import or_
 
 import numpy as np
 import numpy.typing as npt
@@ -50,12 +53,16 @@ class Limiter:
         self.sent_block = np.zeros((5, count), np.float32)  # q, dq, kp, kd, torque
         self.sent = JointCommand(*self.sent_block)
         self.acted = np.zeros(count, np.uint8)
-        self._aimed = np.zeros(count, np.uint8)  # limits that act as long as this is asked
-        self._goal = spec.stand_pose.copy()
-        self._feed_forward = np.zeros(count, np.float32)
+        self._ranges = _pairs(self.low, self.high)
+        self._speeds = _pairs(-self.velocity, self.velocity)
+        self._write = struct.Struct(f"={self.sent_block.size}f").pack_into
+        self._acted = self.acted.data
+        self._nothing = bytes(count)
+        self._aimed = self._nothing  # limits that act as long as this is asked
+        self._goal: list[float] = spec.stand_pose.tolist()
+        self._dq, self._kp, self._kd, self._feed_forward = ([0.0] * count for _ in range(4))
         self._there = False  # the last command sent is the goal itself
-        self._fraction = 1.0  # of the torque, as the supervisor allows it
-        self._most = self.torque.copy()
+        self._allow(1.0)
         # By joint: torque at rest at zero, kp, kd, and the most torque and speed that may be.
         self._watched: list[tuple[float, float, float, float, float]] = []
 
@@ -66,49 +73,66 @@ class Limiter:
 
     def aim(self, asked: JointCommand) -> bool:
         """Take what is asked; False when a number is not finite: then nothing of it is sound."""
-        self._aimed.fill(0)
+        self._aimed = self._nothing
         self._there = False
-        finite = np.isfinite(_sum(asked))
-        if np.count_nonzero(finite) < len(finite):
-            self.acted[~finite] = Limit.FINITE
+        rows = asked.q, asked.dq, asked.kp, asked.kd, asked.torque
+        q, dq, self._kp, self._kd, self._feed_forward = plain = [row.tolist() for row in rows]
+        # Of float32 in double precision, a sum is finite when all of them are.
+        if not isfinite(sum(map(sum, plain))):
+            for joint, numbers in enumerate(zip(*plain, strict=True)):
+                self._acted[joint] = 0 if isfinite(sum(numbers)) else Limit.FINITE
             return False
-        np.copyto(self.sent.kp, asked.kp)
-        np.copyto(self.sent.kd, asked.kd)
-        np.copyto(self._feed_forward, asked.torque)
-        _mark(self._aimed, _clip(asked.q, self.low, self.high, self._goal), Limit.RANGE)
-        changed = _clip(asked.dq, -self.velocity, self.velocity, self.sent.dq)
-        _mark(self._aimed, changed, Limit.VELOCITY)
+        self._goal, self._dq = _clip(q, self._ranges), _clip(dq, self._speeds)
+        if self._goal != q or self._dq != dq:
+            ranged, slowed = (
+                _marks(self._goal, q, Limit.RANGE),
+                _marks(self._dq, dq, Limit.VELOCITY),
+            )
+            self._aimed = bytes(map(or_, ranged, slowed))
         return True
 
     def hold(self, state: RobotState, torque_fraction: float) -> JointCommand:
         """What may be sent at this state: one step towards the goal, within torque and speed."""
-        sent, acted = self.sent, self.acted
-        np.copyto(acted, self._aimed)
-        most = self._most
+        self._acted[:] = self._aimed
         if torque_fraction != self._fraction:
-            self._fraction, self._there = torque_fraction, False
-            np.multiply(self.torque, np.float32(torque_fraction), most)
+            self._allow(torque_fraction)
         if not self._there:
-            changed = _clip(self._goal, sent.q - self.step, sent.q + self.step, sent.q)
-            _mark(acted, changed, Limit.STEP)
-            self._there = not np.count_nonzero(changed)
-            _mark(acted, _clip(self._feed_forward, -most, most, sent.torque), Limit.TORQUE)
-            self._watch()
+            self._approach()
         if self._is_beyond(state):
             self._relieve(state)
-        return sent
+        return self.sent
 
-    def _watch(self) -> None:
-        """What `_is_beyond` needs of the command, which seldom changes."""
-        rows = zip(*self.sent_block.tolist(), strict=True)
-        at_rest = [(kp * q + kd * dq + torque, kp, kd) for q, dq, kp, kd, torque in rows]
-        bounds = zip(self._most.tolist(), self.velocity.tolist(), strict=True)
-        self._watched = [(*a, *b) for a, b in zip(at_rest, bounds, strict=True)]
+    def _allow(self, torque_fraction: float) -> None:
+        """So much of the torque, as the supervisor says."""
+        self._fraction, self._there = torque_fraction, False
+        self._most: Floats = self.torque * np.float32(torque_fraction)
+        self._torques = _pairs(-self._most, self._most)
+
+    def _approach(self) -> None:
+        """One step towards the goal, and what `_is_beyond` needs of it."""
+        step, kp, kd = float(self.step), self._kp, self._kd
+        q = _clip(self._goal, [(at - step, at + step) for at in self.sent.q.tolist()])
+        torque = _clip(self._feed_forward, self._torques)
+        self._there = q == self._goal
+        if not self._there:
+            self._act(_marks(q, self._goal, Limit.STEP))
+        if torque != self._feed_forward:
+            self._act(_marks(torque, self._feed_forward, Limit.TORQUE))
+        self._write(self.sent_block.data, 0, *q, *self._dq, *kp, *kd, *torque)
+        at_rest = map(_torque, q, self._dq, kp, kd, torque)
+        bounds = zip(self._torques, self._speeds, strict=True)
+        self._watched = [
+            (rest, p, d, most, fastest)
+            for rest, p, d, ((_, most), (_, fastest)) in zip(at_rest, kp, kd, bounds, strict=True)
+        ]
+
+    def _act(self, marks: list[int]) -> None:
+        self._acted[:] = bytes(map(or_, self._acted, marks))
 
     def _is_beyond(self, state: RobotState) -> bool:
         """Whether PD would make more torque than allowed of this state, or a joint is too fast."""
         for q, dq, (at_rest, kp, kd, most, fastest) in zip(
-            state.q.tolist(), state.dq.tolist(), self._watched, strict=True
+            *state.motion(), self._watched, strict=True
         ):
             torque = at_rest - kp * q - kd * dq
             if not (-most <= torque <= most and -fastest <= dq <= fastest):
@@ -142,23 +166,26 @@ def pd_torque(command: JointCommand, state: RobotState) -> Floats:
     return torque
 
 
-def _clip(values: Floats, low: Floats, high: Floats, out: Floats) -> Flags:
-    """Clip into `out`; which ones had to be."""
-    clipped = np.minimum(np.maximum(values, low), high)
-    np.copyto(out, clipped)
-    changed: Flags = clipped != values
-    return changed
+def _pairs(low: Floats, high: Floats) -> list[tuple[float, float]]:
+    return list(zip(low.tolist(), high.tolist(), strict=True))
+
+
+def _clip(values: list[float], bounds: list[tuple[float, float]]) -> list[float]:
+    return [
+        low if value < low else high if value > high else value
+        for value, (low, high) in zip(values, bounds, strict=True)
+    ]
+
+
+def _torque(q: float, dq: float, kp: float, kd: float, torque: float) -> float:
+    return kp * q + kd * dq + torque
+
+
+def _marks(held: list[float], wanted: list[float], limit: int) -> list[int]:
+    """The limit's bit for every joint that it holds."""
+    return [limit if a != b else 0 for a, b in zip(held, wanted, strict=True)]
 
 
 def _mark(acted: npt.NDArray[np.uint8], where: Flags, limit: Limit) -> None:
     if np.count_nonzero(where):
         acted[where] |= int(limit)
-
-
-def _sum(command: JointCommand) -> Floats:
-    """Per joint; not finite where one of its numbers is not."""
-    total: Floats = command.q + command.dq
-    total += command.kp
-    total += command.kd
-    total += command.torque
-    return total

@@ -72,7 +72,7 @@ class LegOdometry:
         elapsed = 0.0 if self._last_ns is None else (state.received_ns - self._last_ns) / 1e9
         self._last_ns = state.received_ns
         elapsed = min(max(elapsed, 0.0), LONGEST_STEP_S)
-        gravity_in_body(state.quaternion, self._gravity)
+        gravity_in_body(state.attitude(), self._gravity)
         rate = state.gyroscope.astype(float)
         free = state.accelerometer + GRAVITY * self._gravity - cross(rate, self.velocity)
         self.velocity = self.velocity + elapsed * free

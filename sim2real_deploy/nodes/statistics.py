@@ -54,6 +54,7 @@ class Statistics:
             facts.update(self._robot_keeps_time(self._figures[-1]))
         facts |= {
             "deadlines missed": str(loop.misses),
+            "policy steps over a period late": str(controller.policy_late),
             "states received": str(counters.received),
             "states lost": str(counters.lost),
             "states rejected": str(counters.bad_crc + counters.bad_length + counters.not_finite),

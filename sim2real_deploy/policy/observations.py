@@ -6,11 +6,13 @@ Windows of history are views into the network's own input buffer, so nothing is 
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Group, Term
@@ -92,22 +94,16 @@ def gait_phase(
 ) -> Floats:
     """The sines, then the cosines, of a clock of `period` seconds that starts at each offset
     (in turns); all zero while the command's length is below `zero_below`."""
-    phase = np.zeros(2 * len(offsets), np.float32)
     if zero_below > 0.0 and math.hypot(*seen.command.tolist()) < zero_below:
-        return phase
-    for i, offset in enumerate(offsets):
-        angle = 2.0 * math.pi * ((seen.time_s / period + offset) % 1.0)
-        phase[i] = math.sin(angle)
-        phase[len(offsets) + i] = math.cos(angle)
-    return phase
+        return np.zeros(2 * len(offsets), np.float32)
+    angles = [2.0 * math.pi * ((seen.time_s / period + offset) % 1.0) for offset in offsets]
+    return np.array([*map(math.sin, angles), *map(math.cos, angles)], np.float32)
 
 
-def gravity_in_body(quaternion: Floats, out: Floats) -> None:
+def gravity_in_body(attitude: Sequence[float], out: Floats) -> None:
     """The unit vector of gravity seen from a body whose attitude in the world is w, x, y, z."""
-    w, x, y, z = quaternion.tolist()
-    out[0] = 2.0 * (w * y - x * z)
-    out[1] = -2.0 * (y * z + w * x)
-    out[2] = 2.0 * (x * x + y * y) - 1.0
+    w, x, y, z = attitude
+    out[:] = 2.0 * (w * y - x * z), -2.0 * (y * z + w * x), 2.0 * (x * x + y * y) - 1.0
 
 
 class TermWindow:
@@ -133,17 +129,12 @@ class TermWindow:
     def place(self, window: Floats, newest: int) -> None:
         """Take a (history, size) view of the input buffer as the window, newest row as told."""
         self._window, self._row = window, window[newest]
-        self._kept, self._aged = window[1:], window[:-1]
-        if newest == 0:
-            self._kept, self._aged = self._aged, self._kept
 
     def rehearse(self, seen: Seen) -> None:
         self._function(seen)
 
     def push(self, seen: Seen, fill: bool) -> None:
         row = self._row
-        if self.history > 1:
-            self._aged[:] = self._kept
         values = self._function(seen)
         if self._clip is not None and self._clip_first:
             values = np.clip(values, self._clip[0], self._clip[1])
@@ -168,7 +159,7 @@ class Observation:
         if group.layout == "by_frame" and len(histories) > 1:
             raise Refusal(f"{where}.layout: by_frame needs one history for all, not {histories}")
         self.labels = self._label(group, joint_names)
-        self.values = np.zeros(len(self.labels), np.float32)
+        self.place(np.zeros(len(self.labels), np.float32))
         self._fresh = True
 
     def rehearse(self, seen: Seen) -> None:
@@ -178,16 +169,29 @@ class Observation:
     def place(self, buffer: Floats) -> None:
         """Live in `buffer` from now on: the network reads it where it is written."""
         self.values = buffer
-        newest = 0 if self._group.newest == "first" else -1
+        first = self._group.newest == "first"
+        for window, rows in zip(self._windows, self._rows(buffer), strict=True):
+            window.place(rows, 0 if first else -1)
+        # History moves on by one gather over all of the input: where each value comes from.
+        places = np.arange(len(buffer))
+        self._aging = places.copy()
+        for now, before in zip(self._rows(self._aging), self._rows(places), strict=True):
+            if first:
+                now[1:] = before[:-1]
+            else:
+                now[:-1] = before[1:]
+        self._aged = np.zeros_like(buffer)
+
+    def _rows(self, buffer: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
+        """Each window's (history, size) view of the input."""
         start = 0
         for window in self._windows:
             if self._group.layout == "by_frame":
                 end = start + window.size
-                rows = buffer.reshape(window.history, -1)[:, start:end]
+                yield buffer.reshape(window.history, -1)[:, start:end]
             else:
                 end = start + window.size * window.history
-                rows = buffer[start:end].reshape(window.history, window.size)
-            window.place(rows, newest)
+                yield buffer[start:end].reshape(window.history, window.size)
             start = end
 
     def _label(self, group: Group, joint_names: tuple[str, ...]) -> tuple[str, ...]:
@@ -212,6 +216,8 @@ class Observation:
 
     def push(self, seen: Seen) -> None:
         fill = self._fresh and self._group.start == "repeat"
+        np.take(self.values, self._aging, out=self._aged, mode="clip")
+        np.copyto(self.values, self._aged)
         for window in self._windows:
             window.push(seen, fill)
         self._fresh = False

@@ -77,7 +77,7 @@ class Policy:
     def observe(self, state: RobotState, command: Floats) -> None:
         seen = self._seen
         seen.gyroscope = state.gyroscope
-        gravity_in_body(state.quaternion, seen.gravity)
+        gravity_in_body(state.attitude(), seen.gravity)
         np.maximum(command, self.command_low, out=seen.command)  # np.clip costs several times this
         np.minimum(seen.command, self.command_high, out=seen.command)
         np.take(state.q, self._order, out=seen.q, mode="clip")

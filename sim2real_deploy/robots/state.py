@@ -4,6 +4,7 @@ Arrays are float32 in the order of the robot's motors on the wire ("SDK order");
 exists only inside policy/.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,15 @@ class RobotState:
     imu_temperature: int
     remote: bytes  # 40 bytes of the wireless controller
     raw: bytes  # the sample as received, CDR header included
+
+    def attitude(self) -> Sequence[float]:
+        """`quaternion` as plain numbers: one by one they are cheaper than those of an array."""
+        plain: list[float] = self.quaternion.tolist()
+        return plain
+
+    def motion(self) -> tuple[Sequence[float], Sequence[float]]:
+        """`q` and `dq` as plain numbers."""
+        return self.q.tolist(), self.dq.tolist()
 
 
 @dataclass(slots=True)

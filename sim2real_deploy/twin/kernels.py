@@ -84,12 +84,6 @@ def write_body(imu: Array, feet: Array, to_imu: Array, to_feet: Array) -> None:
 
 
 @compiled
-def gather(sample: Array, places: Array, to: Array) -> None:
-    for i in range(places.size):
-        to[i] = sample[places[i]]
-
-
-@compiled
 def heat(temperature: Array, torque: Array, limit: Array, winding: Array, bounds: Array) -> None:
     """Let windings heat and cool, then bound the torque of what has become too hot.
 

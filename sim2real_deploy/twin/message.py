@@ -1,12 +1,13 @@
 """The rt/lowstate message as a buffer that the sensors write into."""
 
-import fastcrc
+import struct
+
 import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
-from sim2real_deploy.twin.kernels import gather, write_body
+from sim2real_deploy.twin.kernels import write_body
 from sim2real_deploy.wire import remote
 from sim2real_deploy.wire.codec import StateEncoder
 from sim2real_deploy.wire.messages import FAMILIES
@@ -15,6 +16,7 @@ Vector = npt.NDArray[np.float64]
 
 _IMU_VALUES = 13  # quaternion, gyroscope, accelerometer, roll pitch yaw
 _SIDE_BY_SIDE = ("q", "dq", "ddq", "tau_est")  # in either family's motor_state
+_TICK = struct.Struct("<I")
 CELL_SLOTS = 15  # in the message, whatever the pack has
 
 
@@ -34,12 +36,10 @@ class StateMessage(StateEncoder):
         self.q, self.dq, self.ddq, self.torque = self.motors
         start = layout.floats("imu_state.quaternion").start
         self._imu: Floats = floats[start : start + _IMU_VALUES]
-        self._words_at = layout.crc_gather
-        self._words = np.zeros(len(self._words_at), np.uint8)
-        fields = self._bytes.view(layout.dtype)
-        self._crc = fields["crc"]
+        self._tick_at = layout.span("tick").start
         feet = "foot_force" in (layout.dtype.names or ())
-        self.foot_force = fields["foot_force"][0] if feet else np.zeros(len(robot.legs), np.int16)
+        blank = np.zeros(len(robot.legs), np.int16)
+        self.foot_force = self._fields["foot_force"][0] if feet else blank
         self.slow = _blank(robot)  # temperatures, battery, remote: sent after the next `refresh`
 
     def refresh(self) -> None:
@@ -51,13 +51,8 @@ class StateMessage(StateEncoder):
         write_body(imu, feet, self._imu, self.foot_force)
 
     def finish(self, tick: int) -> bytes:
-        self._tick[0] = tick & 0xFFFFFFFF
+        _TICK.pack_into(self._buffer, self._tick_at, tick & 0xFFFFFFFF)
         return self._finish()
-
-    def _finish(self) -> bytes:
-        gather(self._bytes, self._words_at, self._words)
-        self._crc[0] = fastcrc.crc32.mpeg_2(self._words.data)
-        return self._bytes.tobytes()
 
 
 def _blank(robot: RobotSpec) -> RobotState:

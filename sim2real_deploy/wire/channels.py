@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 import time
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from cyclonedds._clayer import ddspy_take, ddspy_write
 from cyclonedds.builtin import (
@@ -152,21 +152,16 @@ class RawReader:
     def _take(self) -> list[tuple[bytes, Any]]:
         """A few at a time, until there are no more: each call makes room for all it might get.
         A flood does not keep the caller: what comes beyond the depth waits for the next call."""
-        taken = self._take_few()
-        more = len(taken) == _FEW
-        while more and len(taken) < self._depth:
-            found = self._take_few()
+        taken: list[tuple[bytes, Any]] = []
+        while True:
+            found = ddspy_take(self._reader_ref, _ANY, _FEW)
+            if isinstance(found, int):
+                if self._closed:
+                    return taken
+                raise DDSException(found, "while taking samples")
             taken += found
-            more = len(found) == _FEW
-        return taken
-
-    def _take_few(self) -> list[tuple[bytes, Any]]:
-        taken = ddspy_take(self._reader_ref, _ANY, _FEW)
-        if isinstance(taken, int):
-            if self._closed:
-                return []
-            raise DDSException(taken, "while taking samples")
-        return cast("list[tuple[bytes, Any]]", taken)
+            if len(found) < _FEW or len(taken) >= self._depth:
+                return taken
 
     def matched(self) -> int:
         """How many writers there are now."""

@@ -8,7 +8,7 @@ import enum
 import math
 import struct
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import Any
 
@@ -28,7 +28,9 @@ _PD = ("q", "dq", "tau", "kp", "kd")
 _IMU = ("imu_state.quaternion", "imu_state.gyroscope", "imu_state.accelerometer")
 _POWER = ("power_v", "power_a")
 _MOTION = ("q", "dq", "ddq", "tau_est")
+_MOVING = {"quaternion", "gyroscope", "accelerometer", "q", "dq", "ddq", "torque"}  # of a state
 _CRC = struct.Struct("<I")  # the last word of a sample
+_empty = object.__new__
 
 
 class Flaw(enum.Enum):
@@ -75,10 +77,23 @@ def _unpacker(places: list[slice]) -> Callable[[bytes | memoryview], tuple[float
     Their sum in double precision cannot overflow, so it is finite when all of them are.
     """
     form, at = "<", 0
-    for word in np.sort(np.concatenate([np.r_[place] for place in places])):
+    for word in _words(places):
         form += f"{4 * word - at}xf"
         at = 4 * word + 4
     return struct.Struct(form).unpack_from
+
+
+def _words(places: list[slice]) -> list[int]:
+    return sorted(word for place in places for word in range(place.stop)[place])
+
+
+def _among(places: list[slice], one: slice) -> slice:
+    """Where the numbers at one place are among those that `_unpacker` reads at all of them."""
+    words = _words(places)
+    found = [words.index(word) for word in range(one.stop)[one]]
+    step = found[1] - found[0]
+    assert found == list(range(found[0], found[-1] + 1, step))
+    return slice(found[0], found[-1] + 1, step)
 
 
 class _Decoder:
@@ -90,25 +105,41 @@ class _Decoder:
         self._handed_on = _unpacker(handed_on)
 
     def flaw(self, sample: bytes) -> Flaw | None:
+        found = self._checked(sample)
+        return found if isinstance(found, Flaw) else None
+
+    def _checked(self, sample: bytes) -> tuple[float, ...] | Flaw:
+        """The numbers handed on, in the order they lie in, or why none of them are."""
         if len(sample) != self._size or sample[:2] not in _HEADERS:
             return Flaw.LENGTH
         if not self._checksum.agrees(sample):
             return Flaw.CRC
-        return None if isfinite(sum(self._handed_on(sample))) else Flaw.NOT_FINITE
+        numbers = self._handed_on(sample)
+        return numbers if isfinite(sum(numbers)) else Flaw.NOT_FINITE
 
 
 class _StateInUse(RobotState):
-    """A state of which what is looked at every time is read at once, and all the rest when one of
-    it is asked for: who answers 500 a second needs it of few."""
+    """A state whose arrays are read when one of them is asked for: who answers 500 a second needs
+    few, and of most states the plain numbers that were there when it was checked are enough."""
 
-    __slots__ = ("read_others",)
-    read_others: Callable[[RobotState], None]
+    __slots__ = ("decoder", "numbers")
+    decoder: "StateDecoder"
+    numbers: tuple[float, ...]
+
+    def __new__(cls, *values: Any, **named: Any) -> Any:
+        """With other values (dataclasses.replace) it is a plain state: the sample says others."""
+        return RobotState(*values, **named) if values or named else _empty(cls)
+
+    def attitude(self) -> Sequence[float]:
+        return self.numbers[self.decoder.attitude_at]
+
+    def motion(self) -> tuple[Sequence[float], Sequence[float]]:
+        numbers, (q_at, dq_at) = self.numbers, self.decoder.motion_at
+        return numbers[q_at], numbers[dq_at]
 
     def __getattr__(self, name: str) -> Any:
         """Called for a slot that is still empty."""
-        if name not in RobotState.__slots__:
-            raise AttributeError(f"a state has no '{name}'")
-        self.read_others(self)
+        self.decoder.fill(self, name)
         return object.__getattribute__(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -117,20 +148,19 @@ class _StateInUse(RobotState):
 
 
 class StateDecoder(_Decoder):
-    """rt/lowstate samples into RobotState. Ask `flaw` first: `decode` trusts the sample.
+    """rt/lowstate samples into RobotState. Arrays are views into the sample where the wire allows.
 
-    Arrays are views into the sample where the wire allows.
+    `read` checks and decodes; `decode` trusts the sample, whose `flaw` was asked for before.
     """
 
     def __init__(self, robot: RobotSpec) -> None:
         layout, joints = FAMILIES[robot.wire.family].state, robot.joint_count
         motors = [layout.floats(f"motor_state.{name}", joints) for name in _MOTION]
         imu = [layout.floats(name) for name in _IMU]
-        self._q, self._dq, self._ddq, self._torque = motors
-        self._quaternion, self._gyroscope, self._accelerometer = imu
+        self._moving = (*imu, *motors)
         self._temperature = layout.place("motor_state.temperature", joints).at
         if "bms_state.soc" in (layout.dtype.names or ()):
-            self._read_power: Callable[[RobotState], None] = self._read_battery
+            self._read_slow: Callable[[RobotState], None] = self._read_battery
             scalars = ["imu_state.temperature", "bms_state.soc", "bms_state.current"]
             scalars += ["wireless_remote", *_POWER]
             self._lost = layout.place("motor_state.lost", joints).at
@@ -138,34 +168,54 @@ class StateDecoder(_Decoder):
             self._cells = layout.place("bms_state.cell_vol").at
             power = [layout.floats(name) for name in _POWER]
         else:
-            self._read_power = self._read_supply
+            self._read_slow = self._read_supply
             scalars = ["imu_state.temperature", "wireless_remote"]
             self._winding = layout.place("motor_state.temperature", joints, item=1).at
             self._supply = layout.floats("motor_state.vol", joints)
             power = [self._supply]
         self._tick = layout.scalars("tick").unpack_from
         self._scalars = layout.scalars(*scalars).unpack_from
-        super().__init__(layout, [*motors, *imu, *power])
+        handed_on = [*motors, *imu, *power]
+        super().__init__(layout, handed_on)
+        self.attitude_at = _among(handed_on, imu[0])
+        self.motion_at = _among(handed_on, motors[0]), _among(handed_on, motors[1])
+
+    def read(self, sample: bytes, received_ns: int) -> RobotState | Flaw:
+        """A sample and when it was received: what it says, or what is wrong with it."""
+        numbers = self._checked(sample)
+        if isinstance(numbers, Flaw):
+            return numbers
+        return self._state(sample, received_ns, numbers)
 
     def decode(self, sample: bytes, received_ns: int) -> RobotState:
-        """From a sample and when it was received."""
-        floats = np.frombuffer(sample, _F32)
-        state = _StateInUse.__new__(_StateInUse)
+        return self._state(sample, received_ns, self._handed_on(sample))
+
+    def _state(self, sample: bytes, received_ns: int, numbers: tuple[float, ...]) -> RobotState:
+        state = _empty(_StateInUse)
         state.received_ns, state.raw = received_ns, sample
+        state.numbers, state.decoder = numbers, self
         (state.tick,) = self._tick(sample)
-        state.quaternion = floats[self._quaternion]
-        state.q = floats[self._q]
-        state.dq = floats[self._dq]
-        state.torque = floats[self._torque]
-        state.read_others = self._read_others
         return state
 
-    def _read_others(self, state: RobotState) -> None:
+    def fill(self, state: RobotState, wanted: str) -> None:
+        """Read a state's arrays of motion, or all that is slow."""
+        if wanted in _MOVING:
+            self._read_motion(state)
+        elif wanted in RobotState.__slots__:
+            self._read_slow(state)
+        else:
+            raise AttributeError(f"a state has no '{wanted}'")
+
+    def _read_motion(self, state: RobotState) -> None:
         floats = np.frombuffer(state.raw, _F32)
-        state.gyroscope = floats[self._gyroscope]
-        state.accelerometer = floats[self._accelerometer]
-        state.ddq = floats[self._ddq]
-        self._read_power(state)
+        quaternion, gyroscope, accelerometer, q, dq, ddq, torque = self._moving
+        state.quaternion = floats[quaternion]
+        state.gyroscope = floats[gyroscope]
+        state.accelerometer = floats[accelerometer]
+        state.q = floats[q]
+        state.dq = floats[dq]
+        state.ddq = floats[ddq]
+        state.torque = floats[torque]
 
     def _read_battery(self, state: RobotState) -> None:
         sample = state.raw

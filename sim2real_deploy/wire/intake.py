@@ -18,11 +18,10 @@ class Intake:
 
     def accept(self, sample: bytes, received_ns: int) -> RobotState | None:
         """The state, or None when the sample is flawed or says again what is known."""
-        flaw = self._decoder.flaw(sample)
-        if flaw is not None:
-            self._count(flaw)
+        state = self._decoder.read(sample, received_ns)
+        if isinstance(state, Flaw):
+            self._count(state)
             return None
-        state = self._decoder.decode(sample, received_ns)
         if self.latest is not None:
             step = (state.tick - self.latest.tick) % _TICK_RANGE
             if step == 0:
