@@ -129,6 +129,16 @@ def test_the_policy_runs_at_its_own_rate_from_the_first_tick(bench):
     assert [i for i, stepped in enumerate(steps) if stepped] == list(range(0, 100, 10))
 
 
+def test_ticks_lost_at_the_end_of_the_hand_over_leave_nothing_of_it(bench):
+    bench.walk().tick(195)
+    bench.now += 10 * TICK
+    bench.tick(11)
+    asked, policy = bench.controller.asked, bench.controller.policy
+    np.testing.assert_array_equal(asked.kp, policy.kp)
+    np.testing.assert_array_equal(asked.kd, policy.kd)
+    np.testing.assert_array_equal(asked.q, policy.target)
+
+
 def test_steps_that_come_more_than_a_period_late_are_counted(bench):
     bench.walk().tick(25)
     for late, counted in ((10, 0), (22, 1), (10, 1)):

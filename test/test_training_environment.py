@@ -41,16 +41,16 @@ def test_training_sees_what_the_deployed_policy_will_see() -> None:
     """Frame after frame, history included, from the first one on."""
     rng = np.random.default_rng(1)
     group = Group(input="observation", terms=CONFIG.observation)
-    deployed = Observation(group, ROBOT.stand_pose, ROBOT.joint_names, "")
+    deployed = Observation(group, ROBOT.stand_pose.tolist(), ROBOT.joint_names, "")
     values = np.zeros(len(deployed.labels), np.float32)
     deployed.place(values)
     trained = Observer(CONFIG, ROBOT, 1)
-    seen = Seen.nothing(ROBOT.stand_pose)
+    seen = Seen.nothing(ROBOT.stand_pose.tolist())
     for step in range(7):
         turning, gravity, command = rng.normal(size=(3, 3)).astype(np.float32)
         q, dq, action = rng.normal(size=(3, JOINTS)).astype(np.float32)
         seen.gyroscope, seen.gravity, seen.command = turning, gravity, command
-        seen.q, seen.dq, seen.action = ROBOT.stand_pose + q, dq, action
+        seen.q, seen.dq, seen.action = (ROBOT.stand_pose + q).tolist(), dq, action
         seen.time_s = step / CONFIG.control.rate_hz
         deployed.push(seen)
         phase = np.array([seen.time_s / CONFIG.gait.period % 1], np.float32)

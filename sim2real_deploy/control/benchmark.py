@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from sim2real_deploy.checks import Check
 from sim2real_deploy.control import realtime
@@ -109,7 +109,8 @@ def run(robot: str, policy: str, seconds: float, progress: Progress) -> Result:
     return Result(**{name: _sum_up(taken, spec, witness) for name, taken in turns.items()})
 
 
-Second = tuple[float, ...]  # how long the machine stood still; p50, p99, rate error
+# How long the machine stood still; p50, p99, rate error; share of a core, and of it per command.
+Second = tuple[float, ...]
 
 
 @dataclass(slots=True)
@@ -117,22 +118,23 @@ class _Turn:
     latency_s: list[float]  # by state; infinite where no command ever knew of it
     sent_ns: list[int]
     heard_ns: list[int]  # by command
-    cpu_s: float
-    wall_s: float
+    cpu_ns: list[int]  # used until the beginning, and after every second
 
     def seconds(self, rate_hz: float, witness: StallWitness) -> list[Second]:
         latency, sent, heard = (np.array(x) for x in (self.latency_s, self.sent_ns, self.heard_ns))
+        sent = np.append(sent, sent[-1] + round(1e9 / rate_hz))  # the end of the last second
         ends = np.arange(0, len(sent), round(rate_hz))
         figures: list[Second] = []
-        for first, last in pairwise(ends):
+        for (first, last), cpu in zip(pairwise(ends), np.diff(self.cpu_ns), strict=False):
             p50, p99 = np.percentile(latency[first:last], (50, 99)).tolist()
             still_ms = witness.stalled_ms(sent[first], sent[last])
             came = heard[(heard >= sent[first]) & (heard < sent[last])]
-            if len(came) < 2:
-                figures.append((still_ms, p50, p99, 1.0))
-                continue
-            period_ns = np.polyfit(np.arange(len(came)), came - came[0], 1)[0]
-            figures.append((still_ms, p50, p99, abs(1e9 / rate_hz / period_ns - 1)))
+            rate_error = 1.0
+            if len(came) > 1:
+                period_ns = np.polyfit(np.arange(len(came)), came - came[0], 1)[0]
+                rate_error = abs(1e9 / rate_hz / period_ns - 1)
+            share = cpu / (sent[last] - sent[first])
+            figures.append((still_ms, p50, p99, rate_error, share, cpu / max(1, len(came))))
         return figures
 
 
@@ -148,17 +150,16 @@ def _seconds(turns: list[_Turn], spec: RobotSpec, witness: StallWitness) -> list
 def _sum_up(turns: list[_Turn], spec: RobotSpec, witness: StallWitness) -> Figures:
     undisturbed = _undisturbed(turns, spec, witness)
     counted = undisturbed or _seconds(turns, spec, witness)  # a machine that never runs through
-    _, p50, p99, rate_error = np.median(counted, axis=0).tolist()
+    _, p50, p99, rate_error, cpu, cpu_each = np.median(counted, axis=0).tolist()
     latency = np.concatenate([turn.latency_s for turn in turns])
     answered = latency[np.isfinite(latency)]
-    cpu_s = sum(t.cpu_s for t in turns)
     return Figures(
         p50_ms=1e3 * p50,
         p99_ms=1e3 * p99,
         max_ms=1e3 * float(answered.max()),
         rate_error_percent=100 * rate_error,
-        cpu_percent=100 * cpu_s / sum(t.wall_s for t in turns),
-        cpu_ms_per_command=1e3 * cpu_s / sum(len(t.heard_ns) for t in turns),
+        cpu_percent=100 * cpu,
+        cpu_ms_per_command=1e-6 * cpu_each,
         seconds=len(undisturbed),
         states=len(latency),
         unanswered=len(latency) - len(answered),
@@ -180,16 +181,22 @@ def _take_turn(name: str, spec: RobotSpec, policy: str, seconds: float, number: 
                 raise Refusal(f"bench control: '{name}' did not come up; is the machine busy?")
             source.send_for(0.2)
         source.send_for(SETTLE_S)
-        process = psutil.Process(child.pid)
-        before, start = sum(process.cpu_times()[:2]), time.monotonic()
         source.begin()
-        source.send_for(seconds)
-        wall = time.monotonic() - start
-        return source.turn(sum(process.cpu_times()[:2]) - before, wall)
+        cpu_ns = [_cpu_ns(child.pid)]
+        for _ in range(round(seconds)):
+            source.send_for(1.0)
+            cpu_ns.append(_cpu_ns(child.pid))
+        return source.turn(cpu_ns)
     finally:
         child.kill()
         child.join()
         source.close()
+
+
+def _cpu_ns(process: int | None) -> int:
+    """Time that all threads of a process have had on a core. (psutil counts hundredths.)"""
+    threads = Path(f"/proc/{process}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads)
 
 
 class _Source:
@@ -230,7 +237,7 @@ class _Source:
                     tick = int.from_bytes(sample[self._mark][:4], "little")
                     self._heard.append((tick, now))
 
-    def turn(self, cpu_s: float, wall_s: float) -> _Turn:
+    def turn(self, cpu_ns: list[int]) -> _Turn:
         """For each state, how long until a command knew of it or of a newer one."""
         self._due += 0.05
         self._listen()
@@ -242,7 +249,7 @@ class _Source:
             answered = place < len(heard)
             latency.append((heard[place][1] - sent_ns) * 1e-9 if answered else np.inf)
         when = [when for _, when in heard]
-        return _Turn(latency, list(self._sent_ns.values()), when, cpu_s, wall_s)
+        return _Turn(latency, list(self._sent_ns.values()), when, cpu_ns)
 
     def close(self) -> None:
         self._participant.close()

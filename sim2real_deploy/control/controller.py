@@ -48,7 +48,7 @@ class Controller:
         self._damping = JointCommand(*self._damping_block)
         self._damping.kd[:] = spec.damping
         self._movement: Trajectory | None = None
-        self._handed_over: JointCommand = self._damping
+        self._handed_over: JointCommand | None = None  # what the policy's commands begin with
         self._walking_since_ns = 0
         self._policy_due_ns = 0
 
@@ -157,10 +157,14 @@ class Controller:
         assert policy is not None
         if now_ns + self.period_ns // 2 >= self._policy_due_ns:
             self._step_policy(policy, now_ns)
+        if self._handed_over is None:
+            if self.policy_stepped:
+                np.copyto(self.asked.q, policy.target)
+            return self.policy_stepped
         share = (now_ns - self._walking_since_ns) / (HAND_OVER_S * 1e9)
-        if not self.policy_stepped and share > 1.0 + self.period_ns / (HAND_OVER_S * 1e9):
-            return False
         asked, before, x = self.asked, self._handed_over, trajectory.smooth(share)
+        if share >= 1.0:
+            self._handed_over = None
         trajectory.mix(before.q, policy.target, x, asked.q)
         trajectory.mix(before.kp, policy.kp, x, asked.kp)
         trajectory.mix(before.kd, policy.kd, x, asked.kd)

@@ -58,7 +58,6 @@ class LegOdometry:
 
     def __init__(self, spec: RobotSpec) -> None:
         self._legs = LegKinematics(spec)
-        self._gravity = np.zeros(3, np.float32)
         self._last_ns: int | None = None
         self.position = np.zeros(3)  # m, world: starts at the origin
         self.velocity = np.zeros(3)  # m/s, in the trunk's frame
@@ -72,22 +71,21 @@ class LegOdometry:
         elapsed = 0.0 if self._last_ns is None else (state.received_ns - self._last_ns) / 1e9
         self._last_ns = state.received_ns
         elapsed = min(max(elapsed, 0.0), LONGEST_STEP_S)
-        gravity_in_body(state.attitude(), self._gravity)
+        gravity = np.array(gravity_in_body(state.attitude()))
         rate = state.gyroscope.astype(float)
-        free = state.accelerometer + GRAVITY * self._gravity - cross(rate, self.velocity)
+        free = state.accelerometer + GRAVITY * gravity - cross(rate, self.velocity)
         self.velocity = self.velocity + elapsed * free
-        seen, trust = self._from_legs(state, rate)
+        seen, trust = self._from_legs(state, rate, -gravity)
         if trust > 0.0:
             share = 1.0 - math.exp(-elapsed * min(trust, 1.0) / LEGS_TRUST_S)
             self.velocity = self.velocity + share * (seen - self.velocity)
         self.position = self.position + elapsed * rotate(state.quaternion, self.velocity)
 
-    def _from_legs(self, state: RobotState, rate: Vectors) -> tuple[Vectors, float]:
+    def _from_legs(self, state: RobotState, rate: Vectors, up: Vectors) -> tuple[Vectors, float]:
         """The trunk's velocity if the loaded feet roll without slipping, and their number."""
         legs = self._legs
         speed = state.dq[legs.index].astype(float)
         feet, axes, columns = legs.solve(state.q[legs.index].astype(float))
-        up = -self._gravity.astype(float)
         torque = state.torque[legs.index].astype(float)
         self.loads = -_solve(columns, torque) @ up
         weight = np.clip((self.loads - LOAD_FROM) / (LOAD_FULL - LOAD_FROM), 0.0, 1.0)

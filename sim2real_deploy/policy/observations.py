@@ -1,46 +1,46 @@
 """Observation terms: small named functions of what the robot sees. Adding a term is adding one.
 
 A term's parameters are its keyword-only arguments; a policy.yaml that names others is refused.
-Windows of history are views into the network's own input buffer, so nothing is copied together.
+Terms are plain numbers: between two steps of a policy numpy's code leaves the caches, the
+interpreter's does not. They are written where the network reads them.
 """
 
 import inspect
 import math
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Group, Term
 from sim2real_deploy.robots.state import Floats
+
+Numbers = Sequence[float]
 
 
 @dataclass(slots=True)
 class Seen:
     """What a term may look at: one moment, joints in the policy's own order."""
 
-    gyroscope: Floats  # rad/s, body frame
-    gravity: Floats  # unit vector of gravity, body frame
-    command: Floats  # vx, vy, wz
-    q: Floats
-    default_q: Floats
-    dq: Floats
-    action: Floats  # the last one; zeros at the start
+    gyroscope: Numbers  # rad/s, body frame
+    gravity: Numbers  # unit vector of gravity, body frame
+    command: Numbers  # vx, vy, wz
+    q: Numbers
+    default_q: Numbers
+    dq: Numbers
+    action: Numbers  # the last one; zeros at the start
     time_s: float  # since the policy took over: 0 at its first step
 
     @classmethod
-    def nothing(cls, default_q: Floats) -> "Seen":
-        zeros = np.zeros_like(default_q)
-        upright = np.array([0.0, 0.0, -1.0], np.float32)
-        still = np.zeros(3, np.float32)
-        return cls(still, upright, still.copy(), default_q, default_q, zeros, zeros.copy(), 0.0)
+    def nothing(cls, default_q: Numbers) -> "Seen":
+        still, upright, rest = (0.0,) * 3, (0.0, 0.0, -1.0), (0.0,) * len(default_q)
+        return cls(still, upright, still, default_q, default_q, rest, rest, 0.0)
 
 
-TermFunction = Callable[..., Floats]
+TermFunction = Callable[..., Numbers]
 TERMS: dict[str, TermFunction] = {}
 
 
@@ -50,37 +50,37 @@ def term(function: TermFunction) -> TermFunction:
 
 
 @term
-def base_ang_vel(seen: Seen) -> Floats:
+def base_ang_vel(seen: Seen) -> Numbers:
     return seen.gyroscope
 
 
 @term
-def projected_gravity(seen: Seen) -> Floats:
+def projected_gravity(seen: Seen) -> Numbers:
     return seen.gravity
 
 
 @term
-def velocity_command(seen: Seen) -> Floats:
+def velocity_command(seen: Seen) -> Numbers:
     return seen.command
 
 
 @term
-def joint_pos(seen: Seen) -> Floats:
+def joint_pos(seen: Seen) -> Numbers:
     return seen.q
 
 
 @term
-def joint_pos_rel(seen: Seen) -> Floats:
-    return seen.q - seen.default_q
+def joint_pos_rel(seen: Seen) -> Numbers:
+    return [q - at_rest for q, at_rest in zip(seen.q, seen.default_q, strict=True)]
 
 
 @term
-def joint_vel(seen: Seen) -> Floats:
+def joint_vel(seen: Seen) -> Numbers:
     return seen.dq
 
 
 @term
-def last_action(seen: Seen) -> Floats:
+def last_action(seen: Seen) -> Numbers:
     return seen.action
 
 
@@ -91,19 +91,19 @@ def gait_phase(
     period: float,
     offsets: tuple[float, ...] = (0.0,),
     zero_below: float = 0.0,
-) -> Floats:
+) -> Numbers:
     """The sines, then the cosines, of a clock of `period` seconds that starts at each offset
     (in turns); all zero while the command's length is below `zero_below`."""
-    if zero_below > 0.0 and math.hypot(*seen.command.tolist()) < zero_below:
-        return np.zeros(2 * len(offsets), np.float32)
+    if zero_below > 0.0 and math.hypot(*seen.command) < zero_below:
+        return (0.0,) * (2 * len(offsets))
     angles = [2.0 * math.pi * ((seen.time_s / period + offset) % 1.0) for offset in offsets]
-    return np.array([*map(math.sin, angles), *map(math.cos, angles)], np.float32)
+    return [*map(math.sin, angles), *map(math.cos, angles)]
 
 
-def gravity_in_body(attitude: Sequence[float], out: Floats) -> None:
+def gravity_in_body(attitude: Numbers) -> tuple[float, float, float]:
     """The unit vector of gravity seen from a body whose attitude in the world is w, x, y, z."""
     w, x, y, z = attitude
-    out[:] = 2.0 * (w * y - x * z), -2.0 * (y * z + w * x), 2.0 * (x * x + y * y) - 1.0
+    return 2.0 * (w * y - x * z), -2.0 * (y * z + w * x), 2.0 * (x * x + y * y) - 1.0
 
 
 class TermWindow:
@@ -119,36 +119,40 @@ class TermWindow:
             raise Refusal(f"{where}.params: {error}") from None
         self._clip = term.clip
         self._clip_first = clip_first
-        self._scale = np.asarray(term.scale, np.float32)
-        if self._scale.ndim and len(self._scale) != self.size:
+        scale = term.scale
+        self._scale = tuple(scale) if isinstance(scale, Sequence) else (scale,) * self.size
+        if len(self._scale) != self.size:
             raise Refusal(f"{where}.scale: {len(self._scale)} values for {self.size} numbers")
         if term.clip is not None and not term.clip[0] < term.clip[1]:
             raise Refusal(f"{where}.clip: {term.clip[0]} is not below {term.clip[1]}")
+        self._write = struct.Struct(f"={self.size}f").pack_into
         self.place(np.zeros((self.history, self.size), np.float32), newest=-1)
 
     def place(self, window: Floats, newest: int) -> None:
         """Take a (history, size) view of the input buffer as the window, newest row as told."""
         self._window, self._row = window, window[newest]
-
-    def rehearse(self, seen: Seen) -> None:
-        self._function(seen)
+        self._memory = self._row.data
 
     def push(self, seen: Seen, fill: bool) -> None:
-        row = self._row
-        values = self._function(seen)
-        if self._clip is not None and self._clip_first:
-            values = np.clip(values, self._clip[0], self._clip[1])
-        np.multiply(values, self._scale, out=row)
-        if self._clip is not None and not self._clip_first:
-            np.clip(row, self._clip[0], self._clip[1], out=row)
+        values, clip = self._function(seen), self._clip
+        if clip is not None and self._clip_first:
+            values = _clipped(values, *clip)
+        values = [value * scale for value, scale in zip(values, self._scale, strict=True)]
+        if clip is not None and not self._clip_first:
+            values = _clipped(values, *clip)
+        self._write(self._memory, 0, *values)
         if fill:
-            self._window[:] = row
+            self._window[:] = self._row
+
+
+def _clipped(values: Numbers, low: float, high: float) -> list[float]:
+    return [low if value < low else high if value > high else value for value in values]
 
 
 class Observation:
     """One input of the network: its terms, each with its history, in one flat buffer."""
 
-    def __init__(self, group: Group, default_q: Floats, joint_names: tuple[str, ...], where: str):
+    def __init__(self, group: Group, default_q: Numbers, joint_names: tuple[str, ...], where: str):
         nothing = Seen.nothing(default_q)
         self._group = group
         self._windows = [
@@ -162,27 +166,19 @@ class Observation:
         self.place(np.zeros(len(self.labels), np.float32))
         self._fresh = True
 
-    def rehearse(self, seen: Seen) -> None:
-        for window in self._windows:
-            window.rehearse(seen)
-
     def place(self, buffer: Floats) -> None:
         """Live in `buffer` from now on: the network reads it where it is written."""
         self.values = buffer
         first = self._group.newest == "first"
         for window, rows in zip(self._windows, self._rows(buffer), strict=True):
             window.place(rows, 0 if first else -1)
-        # History moves on by one gather over all of the input: where each value comes from.
-        places = np.arange(len(buffer))
-        self._aging = places.copy()
-        for now, before in zip(self._rows(self._aging), self._rows(places), strict=True):
-            if first:
-                now[1:] = before[:-1]
-            else:
-                now[:-1] = before[1:]
-        self._aged = np.zeros_like(buffer)
+        memory = buffer.data.cast("B")
+        self._moves = [
+            (memory[later], memory[sooner]) if first else (memory[sooner], memory[later])
+            for sooner, later in self._overlaps(buffer.itemsize)
+        ]
 
-    def _rows(self, buffer: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
+    def _rows(self, buffer: Floats) -> Iterator[Floats]:
         """Each window's (history, size) view of the input."""
         start = 0
         for window in self._windows:
@@ -192,6 +188,18 @@ class Observation:
             else:
                 end = start + window.size * window.history
                 yield buffer[start:end].reshape(window.history, window.size)
+            start = end
+
+    def _overlaps(self, width: int) -> Iterator[tuple[slice, slice]]:
+        """The bytes of all rows of a history but its last, and of all but its first."""
+        sizes = [(window.history, window.size * width) for window in self._windows]
+        if self._group.layout == "by_frame":
+            sizes = [(sizes[0][0], sum(size for _, size in sizes))]
+        start = 0
+        for history, size in sizes:
+            end = start + history * size
+            if history > 1:
+                yield slice(start, end - size), slice(start + size, end)
             start = end
 
     def _label(self, group: Group, joint_names: tuple[str, ...]) -> tuple[str, ...]:
@@ -216,8 +224,8 @@ class Observation:
 
     def push(self, seen: Seen) -> None:
         fill = self._fresh and self._group.start == "repeat"
-        np.take(self.values, self._aging, out=self._aged, mode="clip")
-        np.copyto(self.values, self._aged)
+        for to, source in self._moves:
+            to[:] = source
         for window in self._windows:
             window.push(seen, fill)
         self._fresh = False

@@ -4,7 +4,9 @@ The policy's own joint order exists in here and nowhere else.
 """
 
 import math
+import struct
 from collections.abc import Sequence
+from operator import itemgetter
 
 import numpy as np
 
@@ -23,9 +25,8 @@ class Policy:
 
     def __init__(self, contract: Contract, spec: RobotSpec, model: bytes, where: str):
         self.contract = contract
-        self._order = np.array([spec.joint_names.index(name) for name in contract.joints])
-        self._seen = Seen.nothing(np.array(contract.default_position, np.float32))
-        self._seen.q = self._seen.default_q.copy()
+        self._to_policy = itemgetter(*[spec.joint_names.index(name) for name in contract.joints])
+        self._seen = Seen.nothing(np.array(contract.default_position, np.float32).tolist())
         self._observations = [
             Observation(group, self._seen.default_q, contract.joints, f"{where}: observations.{i}")
             for i, group in enumerate(contract.observations)
@@ -44,21 +45,25 @@ class Policy:
         self.session = Session(model, contract, inputs, where)
         self._statistics = self._read_statistics(where)
 
-        action = contract.action
-        self._scale = np.array(action.scale, np.float32)
-        self._offset = np.array(action.offset, np.float32)
-        clip = np.array(action.clip or [(-np.inf, np.inf)] * len(contract.joints), np.float32)
-        self._clip_low, self._clip_high = clip[:, 0].copy(), clip[:, 1].copy()
+        action, held = contract.action, contract.held
+        self._scaled = [*zip(_float32(action.offset), _float32(action.scale), strict=True)]
+        clip = action.clip or [(-math.inf, math.inf)] * len(contract.joints)
+        self._clips = [(low, high) for low, high in (_float32(pair) for pair in clip)]
         ranges = contract.command_ranges
-        command = np.array([ranges.vx, ranges.vy, ranges.wz], np.float32)
-        self.command_low, self.command_high = command[:, 0].copy(), command[:, 1].copy()
+        self._commands = [(low, high) for low, high in (ranges.vx, ranges.vy, ranges.wz)]
 
-        held = contract.held
-        self._held = [spec.joint_names.index(joint.joint) for joint in held]
-        self.kp = self._to_sdk(contract.kp, [joint.kp for joint in held])
-        self.kd = self._to_sdk(contract.kd, [joint.kd for joint in held])
-        self.target = self._to_sdk(action.offset, [joint.position for joint in held])
-        self._clipped = np.zeros(len(contract.joints), np.float32)
+        names = [*contract.joints, *(joint.joint for joint in held)]
+        self._to_sdk = itemgetter(*[names.index(name) for name in spec.joint_names])
+        self._held = _float32([joint.position for joint in held])
+        self.kp, self.kd, self.target = (
+            np.array(self._to_sdk([*moved, *rest]), np.float32)
+            for moved, rest in (
+                (contract.kp, [joint.kp for joint in held]),
+                (contract.kd, [joint.kd for joint in held]),
+                (action.offset, self._held),
+            )
+        )
+        self._write_target = struct.Struct(f"={len(names)}f").pack_into
         self._steps = 0
 
     @property
@@ -71,17 +76,16 @@ class Policy:
         for item in self._observations:
             item.reset()
         self.session.reset()
-        self._seen.action[:] = 0.0
+        self._seen.action = (0.0,) * len(self.contract.joints)
         self._steps = 0
 
     def observe(self, state: RobotState, command: Floats) -> None:
         seen = self._seen
-        seen.gyroscope = state.gyroscope
-        gravity_in_body(state.attitude(), seen.gravity)
-        np.maximum(command, self.command_low, out=seen.command)  # np.clip costs several times this
-        np.minimum(seen.command, self.command_high, out=seen.command)
-        np.take(state.q, self._order, out=seen.q, mode="clip")
-        np.take(state.dq, self._order, out=seen.dq, mode="clip")
+        seen.gyroscope = state.rates()
+        seen.gravity = gravity_in_body(state.attitude())
+        seen.command = _clip(command.tolist(), self._commands)
+        q, dq = state.motion()
+        seen.q, seen.dq = self._to_policy(q), self._to_policy(dq)
         seen.time_s = self._steps / self.contract.rate_hz
         for item in self._observations:
             item.push(seen)
@@ -89,19 +93,17 @@ class Policy:
     def infer(self) -> Floats:
         """The joint targets, SDK order. Not finite where the network is not: the caller judges."""
         self.session.run()
-        np.maximum(self.session.action, self._clip_low, out=self._clipped)
-        np.minimum(self._clipped, self._clip_high, out=self._clipped)
-        observed = self.contract.action.observed
-        self._seen.action[:] = self.session.action if observed == "raw" else self._clipped
+        raw = self.session.action.tolist()
+        clipped = _clip(raw, self._clips)
+        self._seen.action = raw if self.contract.action.observed == "raw" else clipped
         self._steps += 1
-        self.target[self._order] = self._offset + self._scale * self._clipped
+        moved = [at + scale * x for x, (at, scale) in zip(clipped, self._scaled, strict=True)]
+        self._write_target(self.target.data, 0, *self._to_sdk([*moved, *self._held]))
         return self.target
 
     def rehearse(self) -> None:
         """Go through the motions, so that the next step finds the processor's caches warm: a
         policy that rested for 20 ms takes several times as long as one that did not."""
-        for item in self._observations:
-            item.rehearse(self._seen)
         self.session.rehearse()
 
     def surprise(self) -> float:
@@ -112,12 +114,6 @@ class Policy:
             z /= std
             worst = max(worst, float(z.dot(z)) / z.size)
         return math.sqrt(worst)
-
-    def _to_sdk(self, moved: Sequence[float], held: Sequence[float]) -> Floats:
-        array = np.zeros(len(moved) + len(held), np.float32)
-        array[self._order] = moved
-        array[self._held] = held
-        return array
 
     def _read_statistics(self, where: str) -> list[tuple[Floats, Floats, Floats]]:
         rows = []
@@ -134,3 +130,16 @@ class Policy:
             std = np.maximum(np.array(item.std, np.float32), SMALLEST_STD)
             rows.append((values_seen, np.array(item.mean, np.float32), std))
         return rows
+
+
+def _float32(values: Sequence[float]) -> list[float]:
+    """As they are on the wire and in the network."""
+    rounded: list[float] = np.array(values, np.float32).tolist()
+    return rounded
+
+
+def _clip(values: list[float], bounds: Sequence[tuple[float, float]]) -> list[float]:
+    return [
+        low if value < low else high if value > high else value
+        for value, (low, high) in zip(values, bounds, strict=True)
+    ]

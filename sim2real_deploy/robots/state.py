@@ -43,6 +43,11 @@ class RobotState:
         plain: list[float] = self.quaternion.tolist()
         return plain
 
+    def rates(self) -> Sequence[float]:
+        """`gyroscope` as plain numbers."""
+        plain: list[float] = self.gyroscope.tolist()
+        return plain
+
     def motion(self) -> tuple[Sequence[float], Sequence[float]]:
         """`q` and `dq` as plain numbers."""
         return self.q.tolist(), self.dq.tolist()

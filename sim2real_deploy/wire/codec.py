@@ -133,6 +133,9 @@ class _StateInUse(RobotState):
     def attitude(self) -> Sequence[float]:
         return self.numbers[self.decoder.attitude_at]
 
+    def rates(self) -> Sequence[float]:
+        return self.numbers[self.decoder.rates_at]
+
     def motion(self) -> tuple[Sequence[float], Sequence[float]]:
         numbers, (q_at, dq_at) = self.numbers, self.decoder.motion_at
         return numbers[q_at], numbers[dq_at]
@@ -177,7 +180,7 @@ class StateDecoder(_Decoder):
         self._scalars = layout.scalars(*scalars).unpack_from
         handed_on = [*motors, *imu, *power]
         super().__init__(layout, handed_on)
-        self.attitude_at = _among(handed_on, imu[0])
+        self.attitude_at, self.rates_at = _among(handed_on, imu[0]), _among(handed_on, imu[1])
         self.motion_at = _among(handed_on, motors[0]), _among(handed_on, motors[1])
 
     def read(self, sample: bytes, received_ns: int) -> RobotState | Flaw:

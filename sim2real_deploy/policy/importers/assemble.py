@@ -121,8 +121,7 @@ def _names(joints: Sequence[str | int], spec: RobotSpec, source: Path) -> list[s
 
 
 def _size(group: Group, contract: Contract, where: str) -> int:
-    default = np.array(contract.default_position, np.float32)
-    return len(Observation(group, default, contract.joints, where).labels)
+    return len(Observation(group, contract.default_position, contract.joints, where).labels)
 
 
 def _ports(contract: Contract, net: Network, where: Path) -> dict[str, Any]:
