@@ -346,3 +346,19 @@ def test_plain_numbers_of_a_state_are_those_of_its_arrays(family: str) -> None:
     moved = dataclasses.replace(state, q=state.q + 1, quaternion=-state.quaternion)
     assert list(moved.motion()[0]) == (state.q + 1).tolist()
     assert list(moved.attitude()) == (-state.quaternion).tolist()
+
+
+def test_a_command_in_a_block_is_encoded_as_any_other_and_anew_when_it_changes() -> None:
+    spec = robot("go")
+    block = np.arange(5 * spec.joint_count, dtype=np.float32).reshape(5, -1)
+    inside, encoder = JointCommand.of_block(block), CommandEncoder(spec)
+    first = encoder.encode(inside)
+    assert first == CommandEncoder(spec).encode(JointCommand(*block.copy()))
+    for row in range(5):
+        block[row, 3] += 1
+        again = encoder.encode(inside)
+        assert again != first
+        assert again == CommandEncoder(spec).encode(inside.copy())
+        first = again
+    other = dataclasses.replace(inside, q=inside.q + 1)
+    assert encoder.encode(other) == CommandEncoder(spec).encode(other.copy()) != first

@@ -36,7 +36,7 @@ class Controller:
         self.velocity = VelocityCommand(stage)
         self.limiter = Limiter(spec, stage)
         self.asked_block = np.zeros((5, spec.joint_count), np.float32)
-        self.asked = JointCommand(*self.asked_block)
+        self.asked = JointCommand.of_block(self.asked_block)
         self.state: RobotState | None = None  # the one this tick works with
         self.policy_stepped = False
         self.policy_failed = False
@@ -45,7 +45,7 @@ class Controller:
         self.observe_ns = 0  # time spent in this tick
         self.infer_ns = 0
         self._damping_block = np.zeros((5, spec.joint_count), np.float32)
-        self._damping = JointCommand(*self._damping_block)
+        self._damping = JointCommand.of_block(self._damping_block)
         self._damping.kd[:] = spec.damping
         self._movement: Trajectory | None = None
         self._handed_over: JointCommand | None = None  # what the policy's commands begin with
@@ -62,7 +62,7 @@ class Controller:
             self.state = state
         self.policy_stepped = False
         self.observe_ns = self.infer_ns = 0
-        self.limiter.acted.fill(0)
+        self.limiter.rest()
         self._look(now_ns, verdict)
         if verdict.stop is Stop.ESTOP:
             self._event(Event.ESTOP, now_ns, verdict.reason)

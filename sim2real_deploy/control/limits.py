@@ -51,7 +51,7 @@ class Limiter:
         self.velocity = spec.velocity_limit * np.float32(stage.joint_velocity_fraction)
         self.torque = spec.torque_limit * np.float32(stage.torque_fraction)
         self.sent_block = np.zeros((5, count), np.float32)  # q, dq, kp, kd, torque
-        self.sent = JointCommand(*self.sent_block)
+        self.sent = JointCommand.of_block(self.sent_block)
         self.acted = np.zeros(count, np.uint8)
         self._ranges = _pairs(self.low, self.high)
         self._speeds = _pairs(-self.velocity, self.velocity)
@@ -65,6 +65,10 @@ class Limiter:
         self._allow(1.0)
         # By joint: torque at rest at zero, kp, kd, and the most torque and speed that may be.
         self._watched: list[tuple[float, float, float, float, float]] = []
+
+    def rest(self) -> None:
+        """Nothing is asked: no limit acts."""
+        self._acted[:] = self._nothing
 
     def restart(self, q: Floats) -> None:
         """The next step is counted from here: the robot was not held by us until now."""

@@ -24,6 +24,7 @@ class VelocityCommand:
         self._now = [0.0, 0.0, 0.0]
         self._shaped_ns: int | None = None
         self.shaped: Floats = np.zeros(3, np.float32)
+        self.told: tuple[float, ...] = (0.0, 0.0, 0.0)  # the same, as plain numbers
         self.rejected = 0
 
     def offer(self, vx: float, vy: float, wz: float, now_ns: int, *, by_hand: bool = False) -> bool:
@@ -58,7 +59,8 @@ class VelocityCommand:
             reach = self._acceleration[axis] * elapsed
             before = self._now[axis]
             self._now[axis] = min(max(target, before - reach), before + reach)
-            self.shaped[axis] = self._now[axis]
+        self.shaped[:] = self._now
+        self.told = tuple(self.shaped.tolist())
         return self.shaped
 
     def halt(self) -> None:
@@ -66,3 +68,4 @@ class VelocityCommand:
         self._now = [0.0, 0.0, 0.0]
         self._shaped_ns = None
         self.shaped.fill(0.0)
+        self.told = (0.0, 0.0, 0.0)

@@ -109,13 +109,14 @@ class Policy:
     def surprise(self) -> float:
         """Root mean square of the observation's z-scores: about 1 in training, 0 if not told."""
         worst = 0.0
-        for values, mean, std in self._statistics:
-            z = values - mean
-            z /= std
-            worst = max(worst, float(z.dot(z)) / z.size)
+        for values, mean, per_std, z in self._statistics:
+            np.subtract(values, mean, z)
+            np.multiply(z, per_std, z)
+            worst = max(worst, float(z.dot(z)) / len(z))
         return math.sqrt(worst)
 
-    def _read_statistics(self, where: str) -> list[tuple[Floats, Floats, Floats]]:
+    def _read_statistics(self, where: str) -> list[tuple[Floats, Floats, Floats, Floats]]:
+        """Of each input: where it is, its mean, one over its spread, and room to reckon."""
         rows = []
         for i, item in enumerate(self.contract.statistics):
             values_seen = self.session.inputs.get(item.input)
@@ -127,8 +128,9 @@ class Policy:
                         f"{where}: statistics.{i}.{field}: {len(values)} values, "
                         f"input '{item.input}' has {values_seen.size}"
                     )
-            std = np.maximum(np.array(item.std, np.float32), SMALLEST_STD)
-            rows.append((values_seen, np.array(item.mean, np.float32), std))
+            per_std = 1 / np.maximum(np.array(item.std, np.float32), np.float32(SMALLEST_STD))
+            mean = np.array(item.mean, np.float32)
+            rows.append((values_seen, mean, per_std, np.zeros_like(mean)))
         return rows
 
 

@@ -5,7 +5,7 @@ exists only inside policy/.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,22 @@ class JointCommand:
     kp: Floats
     kd: Floats
     torque: Floats
+    # Of all five, where they are the rows of one block; not handed on by dataclasses.replace.
+    memory: memoryview | None = field(default=None, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of_block(cls, block: Floats) -> "JointCommand":
+        """A command whose arrays are the rows of a block."""
+        command = cls(*block)
+        command.memory = block.data
+        return command
+
+    def values(self) -> bytes:
+        """All numbers, one after another: to tell whether a command is another one."""
+        if self.memory is not None:
+            return self.memory.tobytes()
+        rows = self.q, self.dq, self.kp, self.kd, self.torque
+        return b"".join([row.tobytes() for row in rows])
 
     @classmethod
     def damping(cls, joints: int, kd: float) -> "JointCommand":

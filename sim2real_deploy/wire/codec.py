@@ -64,11 +64,13 @@ class Checksum:
 
     def agrees(self, sample: bytes) -> bool:
         """Whether the sample's checksum is right; its padding may hold anything."""
-        said = int.from_bytes(sample[-4:], "little")
-        if self.of(sample) == said:
+        (said,) = _CRC.unpack_from(sample, len(sample) - _CRC.size)
+        words = array("I", self._pad(*self._take_apart(sample)))
+        words.byteswap()
+        if fastcrc.crc32.mpeg_2(words) == said:
             return True
         struct = np.frombuffer(sample, np.uint8)[self._gather]
-        return fastcrc.crc32.mpeg_2(struct.data) == said
+        return bool(fastcrc.crc32.mpeg_2(struct.data) == said)
 
 
 def _unpacker(places: list[slice]) -> Callable[[bytes | memoryview], tuple[float, ...]]:
@@ -331,15 +333,7 @@ class CommandEncoder(_Encoder):
 
         Between two steps of a policy the same command goes out again and again: it is kept.
         """
-        values = b"".join(
-            (
-                command.q.tobytes(),
-                command.dq.tobytes(),
-                command.torque.tobytes(),
-                command.kp.tobytes(),
-                command.kd.tobytes(),
-            )
-        )
+        values = command.values()
         if values != self._known:
             self._sample = self._encode(command)
             self._known = values

@@ -42,13 +42,15 @@ class DdsLink:
 
     def wait(self, timeout_s: float) -> RobotState | None:
         """The newest of the samples that have come. Bad ones do not cut the wait short."""
+        reader, accept = self._reader, self._intake.accept
         deadline = time.monotonic() + timeout_s
-        while self._reader.wait(deadline - time.monotonic()):
+        while reader.wait(timeout_s):
             newest, now_ns = None, time.monotonic_ns()
-            for sample in self._reader.take_bytes():
-                newest = self._intake.accept(sample, now_ns) or newest
+            for sample in reader.take_bytes():
+                newest = accept(sample, now_ns) or newest
             if newest is not None:
                 return newest
+            timeout_s = deadline - time.monotonic()
         return None
 
     def send(self, command: JointCommand) -> bytes:
