@@ -126,6 +126,27 @@ def test_a_server_that_does_not_answer_ends_in_time(
     assert server.serve() == 1  # it was asked, and had not looked
 
 
+def test_who_got_no_answer_asks_again(ends: tuple[Participant, Participant]) -> None:
+    """As from a server that is found before it has found the client."""
+    deaf = ends[1].reader("rt/api/sport/request", "unitree_api::msg::dds_::Request_")
+    mute = ends[1].writer("rt/api/sport/response", "unitree_api::msg::dds_::Response_")
+    asked = threading.Event()
+
+    def serve() -> None:
+        assert deaf.wait(10.0)
+        asked.set()
+        server = RpcServer(ends[1], "sport", lambda api, parameter: (7, parameter))
+        while not server.serve(10.0):
+            pass
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    assert RpcClient(ends[0], "sport").call(1004, "{}", timeout_s=10.0) == (7, "{}")
+    thread.join()
+    assert asked.is_set()
+    assert mute.matched() == 1
+
+
 def test_a_request_is_what_the_vendors_class_reads(ends: tuple[Participant, Participant]) -> None:
     reader = ends[1].reader("rt/api/sport/request", "unitree_api::msg::dds_::Request_")
     server = ends[1].writer("rt/api/sport/response", "unitree_api::msg::dds_::Response_")

@@ -15,6 +15,7 @@ from sim2real_deploy.wire.channels import Kind, Participant
 
 _REQUEST = "unitree_api::msg::dds_::Request_"
 _RESPONSE = "unitree_api::msg::dds_::Response_"
+ASK_AGAIN_S = 1.0
 NOT_IMPLEMENTED = 3203  # the SDK's code for an api id that the server does not know
 
 # api id, parameter -> status code (0: done), data
@@ -26,7 +27,8 @@ class RpcTimeout(Exception):
 
 
 class RpcClient:
-    """Calls of one service, one at a time."""
+    """Calls of one service, one at a time, of what does no harm when it is asked for twice: an
+    answer is lost while the server has not found us yet, though we have found it."""
 
     def __init__(self, participant: Participant, service: str, kind: Kind = "robot") -> None:
         _warm_up()
@@ -44,12 +46,16 @@ class RpcClient:
                 raise RpcTimeout(f"no server of '{self._service}' was found in {timeout_s:g} s")
             time.sleep(0.01)
         number = next(self._numbers)
-        self._writer.write(_request(number, api, parameter).serialize())
-        while self._reader.wait(deadline - time.monotonic()):
-            for sample in self._reader.take_bytes():
-                response = vendor.idl(_RESPONSE).deserialize(sample)
-                if response.header.identity.id == number:
-                    return int(response.header.status.code), str(response.data)
+        request = _request(number, api, parameter).serialize()
+        ask_again = 0.0
+        while ask_again < deadline:
+            self._writer.write(request)
+            ask_again = min(deadline, time.monotonic() + ASK_AGAIN_S)
+            while self._reader.wait(ask_again - time.monotonic()):
+                for sample in self._reader.take_bytes():
+                    response = vendor.idl(_RESPONSE).deserialize(sample)
+                    if response.header.identity.id == number:
+                        return int(response.header.status.code), str(response.data)
         raise RpcTimeout(f"'{self._service}' did not answer api {api} within {timeout_s:g} s")
 
 
