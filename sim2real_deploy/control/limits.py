@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.control.stages import Stage
+from sim2real_deploy.plain import clip
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
 
@@ -86,7 +87,7 @@ class Limiter:
             for joint, numbers in enumerate(zip(*plain, strict=True)):
                 self._acted[joint] = 0 if isfinite(sum(numbers)) else Limit.FINITE
             return False
-        self._goal, self._dq = _clip(q, self._ranges), _clip(dq, self._speeds)
+        self._goal, self._dq = clip(q, self._ranges), clip(dq, self._speeds)
         if self._goal != q or self._dq != dq:
             ranged, slowed = (
                 _marks(self._goal, q, Limit.RANGE),
@@ -115,8 +116,8 @@ class Limiter:
     def _approach(self) -> None:
         """One step towards the goal, and what `_is_beyond` needs of it."""
         step, kp, kd = float(self.step), self._kp, self._kd
-        q = _clip(self._goal, [(at - step, at + step) for at in self.sent.q.tolist()])
-        torque = _clip(self._feed_forward, self._torques)
+        q = clip(self._goal, [(at - step, at + step) for at in self.sent.q.tolist()])
+        torque = clip(self._feed_forward, self._torques)
         self._there = q == self._goal
         if not self._there:
             self._act(_marks(q, self._goal, Limit.STEP))
@@ -172,13 +173,6 @@ def pd_torque(command: JointCommand, state: RobotState) -> Floats:
 
 def _pairs(low: Floats, high: Floats) -> list[tuple[float, float]]:
     return list(zip(low.tolist(), high.tolist(), strict=True))
-
-
-def _clip(values: list[float], bounds: list[tuple[float, float]]) -> list[float]:
-    return [
-        low if value < low else high if value > high else value
-        for value, (low, high) in zip(values, bounds, strict=True)
-    ]
 
 
 def _torque(q: float, dq: float, kp: float, kd: float, torque: float) -> float:

@@ -15,10 +15,9 @@ from functools import partial
 import numpy as np
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.plain import Numbers, clip
 from sim2real_deploy.policy.contract import Group, Term
 from sim2real_deploy.robots.state import Floats
-
-Numbers = Sequence[float]
 
 
 @dataclass(slots=True)
@@ -117,7 +116,7 @@ class TermWindow:
             self.size = len(self._function(nothing))
         except (TypeError, ValueError, ZeroDivisionError) as error:
             raise Refusal(f"{where}.params: {error}") from None
-        self._clip = term.clip
+        self._bounds = [term.clip] * self.size if term.clip is not None else []
         self._clip_first = clip_first
         scale = term.scale
         self._scale = tuple(scale) if isinstance(scale, Sequence) else (scale,) * self.size
@@ -134,19 +133,15 @@ class TermWindow:
         self._memory = self._row.data
 
     def push(self, seen: Seen, fill: bool) -> None:
-        values, clip = self._function(seen), self._clip
-        if clip is not None and self._clip_first:
-            values = _clipped(values, *clip)
+        values, bounds = self._function(seen), self._bounds
+        if bounds and self._clip_first:
+            values = clip(values, bounds)
         values = [value * scale for value, scale in zip(values, self._scale, strict=True)]
-        if clip is not None and not self._clip_first:
-            values = _clipped(values, *clip)
+        if bounds and not self._clip_first:
+            values = clip(values, bounds)
         self._write(self._memory, 0, *values)
         if fill:
             self._window[:] = self._row
-
-
-def _clipped(values: Numbers, low: float, high: float) -> list[float]:
-    return [low if value < low else high if value > high else value for value in values]
 
 
 class Observation:

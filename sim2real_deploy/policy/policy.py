@@ -11,6 +11,7 @@ from operator import itemgetter
 import numpy as np
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.plain import clip
 from sim2real_deploy.policy.contract import Contract
 from sim2real_deploy.policy.observations import Observation, Seen, gravity_in_body
 from sim2real_deploy.policy.session import Session
@@ -83,7 +84,7 @@ class Policy:
         seen = self._seen
         seen.gyroscope = state.rates()
         seen.gravity = gravity_in_body(state.attitude())
-        seen.command = _clip(command.tolist(), self._commands)
+        seen.command = clip(command.tolist(), self._commands)
         q, dq = state.motion()
         seen.q, seen.dq = self._to_policy(q), self._to_policy(dq)
         seen.time_s = self._steps / self.contract.rate_hz
@@ -94,7 +95,7 @@ class Policy:
         """The joint targets, SDK order. Not finite where the network is not: the caller judges."""
         self.session.run()
         raw = self.session.action.tolist()
-        clipped = _clip(raw, self._clips)
+        clipped = clip(raw, self._clips)
         self._seen.action = raw if self.contract.action.observed == "raw" else clipped
         self._steps += 1
         moved = [at + scale * x for x, (at, scale) in zip(clipped, self._scaled, strict=True)]
@@ -138,10 +139,3 @@ def _float32(values: Sequence[float]) -> list[float]:
     """As they are on the wire and in the network."""
     rounded: list[float] = np.array(values, np.float32).tolist()
     return rounded
-
-
-def _clip(values: list[float], bounds: Sequence[tuple[float, float]]) -> list[float]:
-    return [
-        low if value < low else high if value > high else value
-        for value, (low, high) in zip(values, bounds, strict=True)
-    ]
