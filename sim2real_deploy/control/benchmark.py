@@ -28,7 +28,7 @@ from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.modes import Event, Mode
 from sim2real_deploy.control.stages import load_stage
-from sim2real_deploy.control.stalls import StallWitness
+from sim2real_deploy.control.stalls import STILL_MS, StallWitness
 from sim2real_deploy.control.supervision import Unsupervised
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
@@ -41,7 +41,6 @@ from sim2real_deploy.wire.messages import FAMILIES, Family
 
 INTERFACE = "lo"
 READY_S = 60.0
-STILL_MS = 1.5  # of the machine: most of a period of the wire
 SETTLE_S = 1.0  # of states before anything counts
 TURNS = 3  # of each contestant, in turn: a busy moment of the machine meets all alike
 MOST_TURNS = 9  # where it stands still so often that too few seconds count

@@ -15,6 +15,7 @@ from sim2real_deploy.control import realtime
 
 PERIOD_NS = 2_000_000
 NOTED_NS = 1_000_000  # a witness this late saw the machine stand still
+STILL_MS = 1.5  # for so long: then a benchmark does not count the second in which it did
 
 
 class StallWitness:
