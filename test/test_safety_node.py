@@ -127,6 +127,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 def test_estop_a_hundred_times_at_once_then_reset_then_again(stack: Stack) -> None:
     control = stack.start_control()
+    time.sleep(1.0)  # of states, for the incident file
     called_ns = time.monotonic_ns()
     answers = stack.call("estop", times=100)
     assert all(answer.success for answer in answers)
