@@ -202,3 +202,13 @@ def test_what_is_asked_once_is_held_tick_after_tick():
     np.testing.assert_array_equal(sent.q, asked.q)
     np.testing.assert_array_equal(sent.torque, 0.0)
     assert not limiter.acted.any()
+
+
+def test_nothing_of_a_command_that_is_not_finite_stays():
+    limiter, state = fresh(), make_state(SPEC)
+    good = apply(limiter, command(), state, 1.0).copy()
+    bad = command(kp=with_joint(np.full(N, 90), 2, np.nan))
+    assert not limiter.aim(bad)
+    again = limiter.hold(state, 1.0)
+    np.testing.assert_array_equal(again.kp, good.kp)
+    np.testing.assert_array_equal(again.q, good.q)

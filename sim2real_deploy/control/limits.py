@@ -81,18 +81,17 @@ class Limiter:
         self._aimed = self._nothing
         self._there = False
         rows = asked.q, asked.dq, asked.kp, asked.kd, asked.torque
-        q, dq, self._kp, self._kd, self._feed_forward = plain = [row.tolist() for row in rows]
+        q, dq, kp, kd, torque = plain = [row.tolist() for row in rows]
         # Of float32 in double precision, a sum is finite when all of them are.
         if not isfinite(sum(map(sum, plain))):
             for joint, numbers in enumerate(zip(*plain, strict=True)):
                 self._acted[joint] = 0 if isfinite(sum(numbers)) else Limit.FINITE
             return False
+        self._kp, self._kd, self._feed_forward = kp, kd, torque
         self._goal, self._dq = clip(q, self._ranges), clip(dq, self._speeds)
         if self._goal != q or self._dq != dq:
-            ranged, slowed = (
-                _marks(self._goal, q, Limit.RANGE),
-                _marks(self._dq, dq, Limit.VELOCITY),
-            )
+            ranged = _marks(self._goal, q, Limit.RANGE)
+            slowed = _marks(self._dq, dq, Limit.VELOCITY)
             self._aimed = bytes(map(or_, ranged, slowed))
         return True
 

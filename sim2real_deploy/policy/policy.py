@@ -48,8 +48,8 @@ class Policy:
 
         action, held = contract.action, contract.held
         self._scaled = [*zip(_float32(action.offset), _float32(action.scale), strict=True)]
-        clip = action.clip or [(-math.inf, math.inf)] * len(contract.joints)
-        self._clips = [(low, high) for low, high in (_float32(pair) for pair in clip)]
+        allowed = action.clip or [(-math.inf, math.inf)] * len(contract.joints)
+        self._clips = [(low, high) for low, high in (_float32(pair) for pair in allowed)]
         ranges = contract.command_ranges
         self._commands = [(low, high) for low, high in (ranges.vx, ranges.vy, ranges.wz)]
 
