@@ -1,7 +1,10 @@
-"""The loop and its receivers share a core; everything else keeps what it had."""
+"""What the loop asks of the system: granted, or refused in words."""
 
+import multiprocessing
 import os
+import struct
 import threading
+from pathlib import Path
 
 import pytest
 from wire_support import free_domain
@@ -40,3 +43,30 @@ def test_a_loop_stays_with_its_receivers_and_leaves_the_others_alone(
     (first, _), (second, _) = seen
     assert len(cores) == 1 or first != second, "two robots' loops do not meet on one core"
     assert os.sched_getaffinity(0) == cores
+
+
+def _longest_wake_us() -> int:
+    """What the kernel goes by, after everybody's wishes."""
+    (longest,) = struct.unpack("=i", Path(realtime.WAKE_LATENCY).read_bytes())
+    return int(longest)
+
+
+def _awake() -> tuple[str, int]:
+    return realtime.keep_awake(), _longest_wake_us()
+
+
+@pytest.mark.skipif(
+    not os.access(realtime.WAKE_LATENCY, os.R_OK | os.W_OK), reason="no right to ask for it"
+)
+def test_cores_stay_awake_for_as_long_as_the_process_lives() -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as other_process:
+        assert other_process.apply(_awake) == ("", 0)
+
+
+def test_cores_that_may_not_be_kept_awake_are_told_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(realtime, "WAKE_LATENCY", str(tmp_path / "none"))
+    refused = realtime.keep_awake()
+    assert "fall asleep" in refused
+    assert str(tmp_path / "none") in refused

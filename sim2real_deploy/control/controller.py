@@ -41,7 +41,6 @@ class Controller:
         self.policy_stepped = False
         self.policy_failed = False
         self.policy_late = 0  # steps that came more than one of the policy's periods too late
-        self.surprise = 0.0
         self.observe_ns = 0  # time spent in this tick
         self.infer_ns = 0
         self._damping_block = np.zeros((5, spec.joint_count), np.float32)
@@ -51,6 +50,7 @@ class Controller:
         self._handed_over: JointCommand | None = None  # what the policy's commands begin with
         self._walking_since_ns = 0
         self._policy_due_ns = 0
+        self._surprise: float | None = 0.0  # None: this step's is not reckoned yet
 
     def request(self, event: Event, now_ns: int) -> Decision:
         """Somebody asks for a mode; judged by what the last tick saw."""
@@ -81,6 +81,13 @@ class Controller:
                 if sent is not None:
                     return sent
         return self.damp()
+
+    @property
+    def surprise(self) -> float:
+        """The policy's, of its last step; reckoned when somebody asks, so that no command waits."""
+        if self._surprise is None:
+            self._surprise = 0.0 if self.policy is None else self.policy.surprise()
+        return self._surprise
 
     def rehearse(self, now_ns: int) -> None:
         """After the command is out: warm the policy up when the next tick will step it."""
@@ -182,9 +189,9 @@ class Controller:
         policy.observe(self.state, self.velocity.shape(now_ns))
         seen = time.perf_counter_ns()
         policy.infer()
-        self.surprise = policy.surprise()
         self.observe_ns, self.infer_ns = seen - start, time.perf_counter_ns() - seen
         self.policy_stepped = True
+        self._surprise = None
 
     def _limit(self, asked_anew: bool, now_ns: int, torque_fraction: float) -> JointCommand | None:
         assert self.state is not None

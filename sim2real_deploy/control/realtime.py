@@ -6,6 +6,7 @@ Each is asked for, none is needed: what the system refuses is said in words, and
 import ctypes
 import gc
 import os
+import struct
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ WITNESS_PRIORITY = 99  # of who only looks whether the processor is there at all
 CORES_TO_SPARE = 4  # with fewer, a loop that may not move waits for others of its priority
 SERVICE_PRIORITY = 30  # of the other threads of a loop's process
 SWITCH_INTERVAL_S = 0.0002  # how long another Python thread may keep the loop waiting; default 5 ms
+WAKE_LATENCY = "/dev/cpu_dma_latency"  # the kernel's: how long waking a core may take at most
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 
 
@@ -31,6 +33,18 @@ def lock_memory() -> str:
     if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0:
         return ""
     return f"memory is not locked: {os.strerror(ctypes.get_errno())} (ulimit -l unlimited)"
+
+
+def keep_awake() -> str:
+    """Until this process ends no idle core falls asleep so deeply that waking it takes time: a
+    loop that waits for states would pay for that at each of them. The reason where that is not
+    allowed, else ""."""
+    try:
+        held_while_open = os.open(WAKE_LATENCY, os.O_WRONLY)
+        os.write(held_while_open, struct.pack("=i", 0))
+    except OSError as error:
+        return f"idle cores fall asleep: {error.strerror} (write access to {WAKE_LATENCY})"
+    return ""
 
 
 def prefer_this_process() -> None:

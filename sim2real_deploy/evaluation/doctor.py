@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from sim2real_deploy.control.realtime import FIFO_PRIORITY
+from sim2real_deploy.control.realtime import FIFO_PRIORITY, WAKE_LATENCY
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
@@ -132,10 +132,15 @@ def _rights(_: Patient) -> Finding:
         missing.append("real-time priority")
     if not root and 0 <= locked < LOCKED_MB << 20:
         missing.append("locked memory")
+    if not os.access(WAKE_LATENCY, os.W_OK):
+        missing.append("say in how cores sleep")
     if missing:
-        remedy = f"/etc/security/limits.conf: rtprio {FIFO_PRIORITY}, memlock unlimited"
+        remedy = (
+            f"/etc/security/limits.conf: rtprio {FIFO_PRIORITY}, memlock unlimited; "
+            f"write access to {WAKE_LATENCY}"
+        )
         return Finding("rights", Verdict.WARN, f"no {' and no '.join(missing)}", remedy)
-    return ok("rights", "real-time priority and locked memory")
+    return ok("rights", "real-time priority, locked memory, cores that stay awake")
 
 
 def _load(_: Patient) -> Finding:

@@ -85,6 +85,7 @@ class Control(Driver):
     def start(self) -> None:
         realtime.calm_interpreter()
         self._statistics.note(realtime.lock_memory())
+        self._statistics.note(realtime.keep_awake())
         self._statistics.note(realtime.prefer_receivers())
         self._loop_thread.start()
         self._mirror_thread.start()
