@@ -372,6 +372,7 @@ def _prefer(domain: int) -> None:
     realtime.prefer_receivers()
     realtime.stay_together(domain)
     realtime.lock_memory()
+    realtime.keep_awake()
 
 
 def _standing(spec: RobotSpec) -> RobotState:

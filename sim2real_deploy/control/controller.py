@@ -91,10 +91,11 @@ class Controller:
 
     def rehearse(self, now_ns: int) -> None:
         """After the command is out: warm the policy up when the next tick will step it."""
-        due = now_ns + 1.5 * self.period_ns >= self._policy_due_ns
-        if due and self.mode is Mode.WALKING and self.policy is not None:
+        if self.mode is not Mode.WALKING or self.policy is None or self.state is None:
+            return
+        if now_ns + 1.5 * self.period_ns >= self._policy_due_ns:
             try:
-                self.policy.rehearse()
+                self.policy.rehearse(self.state, self.velocity.shaped)
             except Exception as error:  # it would fail in the next tick, too
                 self.policy_failed = True
                 self.fail(f"{type(error).__name__}: {error}", now_ns)

@@ -53,7 +53,7 @@ def measure(
                     due += naps[left]
                     time.sleep(max(0.0, due - time.perf_counter()))
                     if left == 1:
-                        policy.rehearse()
+                        policy.session.rehearse()
                 start = time.perf_counter()
                 policy.session.run()
                 took.append(1e3 * (time.perf_counter() - start))

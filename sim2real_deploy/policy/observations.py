@@ -167,7 +167,7 @@ class Observation:
         first = self._group.newest == "first"
         for window, rows in zip(self._windows, self._rows(buffer), strict=True):
             window.place(rows, 0 if first else -1)
-        memory = buffer.data.cast("B")
+        self._memory = memory = buffer.data.cast("B")
         self._moves = [
             (memory[later], memory[sooner]) if first else (memory[sooner], memory[later])
             for sooner, later in self._overlaps(buffer.itemsize)
@@ -224,6 +224,12 @@ class Observation:
         for window in self._windows:
             window.push(seen, fill)
         self._fresh = False
+
+    def rehearse(self, seen: Seen) -> None:
+        """Push, and take it back."""
+        values, fresh = bytes(self._memory), self._fresh
+        self.push(seen)
+        self._memory[:], self._fresh = values, fresh
 
 
 def _bind(term: Term, where: str) -> TermFunction:

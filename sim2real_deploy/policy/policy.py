@@ -81,6 +81,11 @@ class Policy:
         self._steps = 0
 
     def observe(self, state: RobotState, command: Floats) -> None:
+        self._see(state, command)
+        for item in self._observations:
+            item.push(self._seen)
+
+    def _see(self, state: RobotState, command: Floats) -> None:
         seen = self._seen
         seen.gyroscope = state.rates()
         seen.gravity = gravity_in_body(state.attitude())
@@ -88,24 +93,32 @@ class Policy:
         q, dq = state.motion()
         seen.q, seen.dq = self._to_policy(q), self._to_policy(dq)
         seen.time_s = self._steps / self.contract.rate_hz
-        for item in self._observations:
-            item.push(seen)
 
     def infer(self) -> Floats:
         """The joint targets, SDK order. Not finite where the network is not: the caller judges."""
         self.session.run()
-        raw = self.session.action.tolist()
-        clipped = clip(raw, self._clips)
-        self._seen.action = raw if self.contract.action.observed == "raw" else clipped
+        self._seen.action, target = self._decide()
+        self._write_target(self.target.data, 0, *target)
         self._steps += 1
-        moved = [at + scale * x for x, (at, scale) in zip(clipped, self._scaled, strict=True)]
-        self._write_target(self.target.data, 0, *self._to_sdk([*moved, *self._held]))
         return self.target
 
-    def rehearse(self) -> None:
-        """Go through the motions, so that the next step finds the processor's caches warm: a
-        policy that rested for 20 ms takes several times as long as one that did not."""
+    def _decide(self) -> tuple[Sequence[float], Sequence[float]]:
+        """The action as the next observation has it, and the joint targets in SDK order."""
+        raw = self.session.action.tolist()
+        clipped = clip(raw, self._clips)
+        moved = [at + scale * x for x, (at, scale) in zip(clipped, self._scaled, strict=True)]
+        seen = raw if self.contract.action.observed == "raw" else clipped
+        return seen, self._to_sdk([*moved, *self._held])
+
+    def rehearse(self, state: RobotState, command: Floats) -> None:
+        """Go through the motions of a step and leave no trace, so that the next one finds the
+        processor's caches warm: a policy that rested for 20 ms takes several times as long as one
+        that did not."""
+        self._see(state, command)
+        for item in self._observations:
+            item.rehearse(self._seen)
         self.session.rehearse()
+        self._decide()
 
     def surprise(self) -> float:
         """Root mean square of the observation's z-scores: about 1 in training, 0 if not told."""
