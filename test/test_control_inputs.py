@@ -23,7 +23,7 @@ def settle(velocity: VelocityCommand, start_ns: int, offers) -> list[float]:
     for now in range(start_ns, start_ns + 2 * SECOND, 20_000_000):
         offers(now)
         found = velocity.shape(now)
-    return found.tolist()
+    return found
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_recurrent_network_carries_its_state_and_forgets_it_on_reset(tmp_path)
             policy.infer()
             found.append(float(policy.action[0]))
             for _ in range(rehearsals):
-                policy.rehearse()
+                policy.rehearse(state, still)
         return found
 
     assert three_steps() == [0, 1, 2]

@@ -161,7 +161,7 @@ def replay_policy(recorded: Recorded, other: Bundle | None = None) -> PolicyRepl
         if state is None:
             missing += 1
             continue
-        policy.observe(state, steps.command[index])
+        policy.observe(state, steps.command[index].tolist())
         targets[index] = policy.infer()
         compared[index] = steps.known[index]
         if same:

@@ -32,6 +32,7 @@ def bench_policy(
     running = load_bundle(policy, spec).open()
     realtime.calm_interpreter()
     realtime.lock_memory()
+    realtime.keep_awake()
     taken = []
     with Progress() as bar:
         for rested, words in ((False, "in the loop"), (True, "after a rest")):

@@ -337,7 +337,7 @@ def _vendors(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> Non
     command = command_class.deserialize(
         CommandEncoder(spec).encode(JointCommand.damping(spec.joint_count, 1.0))
     )
-    template, still = _standing(spec), np.zeros(3, np.float32)
+    template, still = _standing(spec), (0.0, 0.0, 0.0)
     joints, every = range(spec.joint_count), round(spec.wire.rate_hz / runner.contract.rate_hz)
     while newest[0] is None:
         time.sleep(0.01)

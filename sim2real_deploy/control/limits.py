@@ -56,7 +56,8 @@ class Limiter:
         self.acted = np.zeros(count, np.uint8)
         self._ranges = _pairs(self.low, self.high)
         self._speeds = _pairs(-self.velocity, self.velocity)
-        self._write = struct.Struct(f"={self.sent_block.size}f").pack_into
+        self._block = struct.Struct(f"={self.sent_block.size}f")
+        self._rows = [slice(start, start + count) for start in range(0, 5 * count, count)]
         self._acted = self.acted.data
         self._nothing = bytes(count)
         self._aimed = self._nothing  # limits that act as long as this is asked
@@ -80,12 +81,12 @@ class Limiter:
         """Take what is asked; False when a number is not finite: then nothing of it is sound."""
         self._aimed = self._nothing
         self._there = False
-        rows = asked.q, asked.dq, asked.kp, asked.kd, asked.torque
-        q, dq, kp, kd, torque = plain = [row.tolist() for row in rows]
+        numbers = self._block.unpack(asked.values())
+        q, dq, kp, kd, torque = rows = [[*numbers[row]] for row in self._rows]
         # Of float32 in double precision, a sum is finite when all of them are.
-        if not isfinite(sum(map(sum, plain))):
-            for joint, numbers in enumerate(zip(*plain, strict=True)):
-                self._acted[joint] = 0 if isfinite(sum(numbers)) else Limit.FINITE
+        if not isfinite(sum(numbers)):
+            for joint, of_joint in enumerate(zip(*rows, strict=True)):
+                self._acted[joint] = 0 if isfinite(sum(of_joint)) else Limit.FINITE
             return False
         self._kp, self._kd, self._feed_forward = kp, kd, torque
         self._goal, self._dq = clip(q, self._ranges), clip(dq, self._speeds)
@@ -111,23 +112,27 @@ class Limiter:
         self._fraction, self._there = torque_fraction, False
         self._most: Floats = self.torque * np.float32(torque_fraction)
         self._torques = _pairs(-self._most, self._most)
+        self._bounds = _pairs(self._most, self.velocity)
 
     def _approach(self) -> None:
         """One step towards the goal, and what `_is_beyond` needs of it."""
-        step, kp, kd = float(self.step), self._kp, self._kd
-        q = clip(self._goal, [(at - step, at + step) for at in self.sent.q.tolist()])
+        step, dq, kp, kd = float(self.step), self._dq, self._kp, self._kd
+        q = [
+            at - step if goal < at - step else at + step if goal > at + step else goal
+            for goal, at in zip(self._goal, self.sent.q.tolist(), strict=True)
+        ]
         torque = clip(self._feed_forward, self._torques)
         self._there = q == self._goal
         if not self._there:
             self._act(_marks(q, self._goal, Limit.STEP))
         if torque != self._feed_forward:
             self._act(_marks(torque, self._feed_forward, Limit.TORQUE))
-        self._write(self.sent_block.data, 0, *q, *self._dq, *kp, *kd, *torque)
-        at_rest = map(_torque, q, self._dq, kp, kd, torque)
-        bounds = zip(self._torques, self._speeds, strict=True)
+        self._block.pack_into(self.sent_block.data, 0, *q, *dq, *kp, *kd, *torque)
         self._watched = [
-            (rest, p, d, most, fastest)
-            for rest, p, d, ((_, most), (_, fastest)) in zip(at_rest, kp, kd, bounds, strict=True)
+            (p * at + d * speed + push, p, d, most, fastest)
+            for at, speed, p, d, push, (most, fastest) in zip(
+                q, dq, kp, kd, torque, self._bounds, strict=True
+            )
         ]
 
     def _act(self, marks: list[int]) -> None:
@@ -172,10 +177,6 @@ def pd_torque(command: JointCommand, state: RobotState) -> Floats:
 
 def _pairs(low: Floats, high: Floats) -> list[tuple[float, float]]:
     return list(zip(low.tolist(), high.tolist(), strict=True))
-
-
-def _torque(q: float, dq: float, kp: float, kd: float, torque: float) -> float:
-    return kp * q + kd * dq + torque
 
 
 def _marks(held: list[float], wanted: list[float], limit: int) -> list[int]:

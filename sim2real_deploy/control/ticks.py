@@ -105,7 +105,7 @@ class TickRing:
         """Take this tick's row down. Called by the loop alone."""
         controller, state = self._controller, self._controller.state
         at, into = self.written % self._capacity * self._row_size, self._bytes
-        vx, vy, wz = controller.velocity.told
+        vx, vy, wz = controller.velocity.shaped
         _FIGURES.pack_into(
             into,
             at,

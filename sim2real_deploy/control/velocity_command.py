@@ -4,14 +4,13 @@ Written by whoever listens (a ROS thread), read by the control loop: one tuple c
 """
 
 import math
-
-import numpy as np
+import struct
 
 from sim2real_deploy.control.stages import Stage
-from sim2real_deploy.robots.state import Floats
 
 STALE_NS = 500_000_000
 ABSURD = 10.0  # m/s or rad/s: nobody means this
+_AS_RECORDED = struct.Struct("=3f")
 
 
 class VelocityCommand:
@@ -23,8 +22,7 @@ class VelocityCommand:
         self._by_hand_ns: int | None = None
         self._now = [0.0, 0.0, 0.0]
         self._shaped_ns: int | None = None
-        self.shaped: Floats = np.zeros(3, np.float32)
-        self.told: tuple[float, ...] = (0.0, 0.0, 0.0)  # the same, as plain numbers
+        self.shaped: tuple[float, ...] = (0.0, 0.0, 0.0)  # as the policy was given it
         self.rejected = 0
 
     def offer(self, vx: float, vy: float, wz: float, now_ns: int, *, by_hand: bool = False) -> bool:
@@ -46,7 +44,7 @@ class VelocityCommand:
         """Of the newest good wish; infinite before the first."""
         return math.inf if self._asked is None else (now_ns - self._asked[3]) / 1e9
 
-    def shape(self, now_ns: int) -> Floats:
+    def shape(self, now_ns: int) -> tuple[float, ...]:
         """The velocity in force now: zero when stale, inside the stage's speed and acceleration."""
         asked = self._asked
         wish = (0.0, 0.0, 0.0)
@@ -59,13 +57,11 @@ class VelocityCommand:
             reach = self._acceleration[axis] * elapsed
             before = self._now[axis]
             self._now[axis] = min(max(target, before - reach), before + reach)
-        self.shaped[:] = self._now
-        self.told = tuple(self.shaped.tolist())
+        self.shaped = _AS_RECORDED.unpack(_AS_RECORDED.pack(*self._now))
         return self.shaped
 
     def halt(self) -> None:
         """Begin from rest: the robot is not walking."""
         self._now = [0.0, 0.0, 0.0]
         self._shaped_ns = None
-        self.shaped.fill(0.0)
-        self.told = (0.0, 0.0, 0.0)
+        self.shaped = (0.0, 0.0, 0.0)

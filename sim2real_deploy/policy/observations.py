@@ -105,89 +105,84 @@ def gravity_in_body(attitude: Numbers) -> tuple[float, float, float]:
     return 2.0 * (w * y - x * z), -2.0 * (y * z + w * x), 2.0 * (x * x + y * y) - 1.0
 
 
-class TermWindow:
-    """One term's place in the input: it computes, clips and scales the newest row of history."""
+class TermRow:
+    """One term of an input: what it is made of, and what is done with its numbers."""
 
-    def __init__(self, term: Term, clip_first: bool, nothing: Seen, where: str):
+    def __init__(self, term: Term, nothing: Seen, where: str):
         self.name = term.name
         self.history = term.history
-        self._function = _bind(term, where)
+        self.function = _bind(term, where)
         try:
-            self.size = len(self._function(nothing))
+            self.size = len(self.function(nothing))
         except (TypeError, ValueError, ZeroDivisionError) as error:
             raise Refusal(f"{where}.params: {error}") from None
-        self._bounds = [term.clip] * self.size if term.clip is not None else []
-        self._clip_first = clip_first
         scale = term.scale
-        self._scale = tuple(scale) if isinstance(scale, Sequence) else (scale,) * self.size
-        if len(self._scale) != self.size:
-            raise Refusal(f"{where}.scale: {len(self._scale)} values for {self.size} numbers")
+        self.scale = tuple(scale) if isinstance(scale, Sequence) else (scale,) * self.size
+        if len(self.scale) != self.size:
+            raise Refusal(f"{where}.scale: {len(self.scale)} values for {self.size} numbers")
         if term.clip is not None and not term.clip[0] < term.clip[1]:
             raise Refusal(f"{where}.clip: {term.clip[0]} is not below {term.clip[1]}")
-        self._write = struct.Struct(f"={self.size}f").pack_into
-        self.place(np.zeros((self.history, self.size), np.float32), newest=-1)
-
-    def place(self, window: Floats, newest: int) -> None:
-        """Take a (history, size) view of the input buffer as the window, newest row as told."""
-        self._window, self._row = window, window[newest]
-        self._memory = self._row.data
-
-    def push(self, seen: Seen, fill: bool) -> None:
-        values, bounds = self._function(seen), self._bounds
-        if bounds and self._clip_first:
-            values = clip(values, bounds)
-        values = [value * scale for value, scale in zip(values, self._scale, strict=True)]
-        if bounds and not self._clip_first:
-            values = clip(values, bounds)
-        self._write(self._memory, 0, *values)
-        if fill:
-            self._window[:] = self._row
+        self.bounds = [term.clip or (-math.inf, math.inf)] * self.size
 
 
 class Observation:
-    """One input of the network: its terms, each with its history, in one flat buffer."""
+    """One input of the network: its terms, each with its history, in one flat buffer.
+
+    The newest numbers of all terms are made in one go; each term's go to its place from there.
+    """
 
     def __init__(self, group: Group, default_q: Numbers, joint_names: tuple[str, ...], where: str):
         nothing = Seen.nothing(default_q)
         self._group = group
-        self._windows = [
-            TermWindow(term, group.clip_first, nothing, f"{where}.terms.{i}")
-            for i, term in enumerate(group.terms)
+        self._terms = [
+            TermRow(term, nothing, f"{where}.terms.{i}") for i, term in enumerate(group.terms)
         ]
-        histories = {window.history for window in self._windows}
+        histories = {term.history for term in self._terms}
         if group.layout == "by_frame" and len(histories) > 1:
             raise Refusal(f"{where}.layout: by_frame needs one history for all, not {histories}")
         self.labels = self._label(group, joint_names)
+        self._functions = [term.function for term in self._terms]
+        self._bounds = [pair for term in self._terms for pair in term.bounds]
+        self._scale = [factor for term in self._terms for factor in term.scale]
+        self._clips = any(term.clip is not None for term in group.terms)
+        self._scales = any(factor != 1.0 for factor in self._scale)
+        self._newest = np.zeros(len(self._scale), np.float32)
+        self._write = struct.Struct(f"={len(self._scale)}f").pack_into
         self.place(np.zeros(len(self.labels), np.float32))
         self._fresh = True
 
     def place(self, buffer: Floats) -> None:
         """Live in `buffer` from now on: the network reads it where it is written."""
         self.values = buffer
-        first = self._group.newest == "first"
-        for window, rows in zip(self._windows, self._rows(buffer), strict=True):
-            window.place(rows, 0 if first else -1)
         self._memory = memory = buffer.data.cast("B")
+        first = self._group.newest == "first"
         self._moves = [
             (memory[later], memory[sooner]) if first else (memory[sooner], memory[later])
             for sooner, later in self._overlaps(buffer.itemsize)
         ]
+        self._histories: list[tuple[Floats, Floats]] = []  # all rows of a term, and its newest
+        start = 0
+        for term, rows in zip(self._terms, self._rows(buffer), strict=True):
+            newest = self._newest[start : start + term.size]
+            self._moves.append((rows[0 if first else -1].data.cast("B"), newest.data.cast("B")))
+            self._histories.append((rows, newest))
+            start += term.size
 
     def _rows(self, buffer: Floats) -> Iterator[Floats]:
-        """Each window's (history, size) view of the input."""
+        """Each term's (history, size) view of the input."""
         start = 0
-        for window in self._windows:
+        for term in self._terms:
             if self._group.layout == "by_frame":
-                end = start + window.size
-                yield buffer.reshape(window.history, -1)[:, start:end]
+                end = start + term.size
+                yield buffer.reshape(term.history, -1)[:, start:end]
             else:
-                end = start + window.size * window.history
-                yield buffer[start:end].reshape(window.history, window.size)
+                end = start + term.size * term.history
+                yield buffer[start:end].reshape(term.history, term.size)
             start = end
 
     def _overlaps(self, width: int) -> Iterator[tuple[slice, slice]]:
         """The bytes of all rows of a history but its last, and of all but its first."""
-        sizes = [(window.history, window.size * width) for window in self._windows]
+        sizes = [(term.history, term.size * width) for term in self._terms]
         if self._group.layout == "by_frame":
             sizes = [(sizes[0][0], sum(size for _, size in sizes))]
         start = 0
@@ -198,19 +193,21 @@ class Observation:
             start = end
 
     def _label(self, group: Group, joint_names: tuple[str, ...]) -> tuple[str, ...]:
-        def rows(window: TermWindow, age: int) -> list[str]:
-            per_joint = window.size == len(joint_names)
-            entries = joint_names if per_joint else [str(i) for i in range(window.size)]
+        def rows(term: TermRow, age: int) -> list[str]:
+            per_joint = term.size == len(joint_names)
+            entries = joint_names if per_joint else [str(i) for i in range(term.size)]
             past = f"@-{age}" if age else ""
-            return [f"{window.name}.{entry}{past}" for entry in entries]
+            return [f"{term.name}.{entry}{past}" for entry in entries]
 
         def ages(history: int) -> list[int]:
             return list(range(history)) if group.newest == "first" else [*range(history)][::-1]
 
         if group.layout == "by_frame":
-            lines = [rows(w, age) for age in ages(self._windows[0].history) for w in self._windows]
+            lines = [
+                rows(term, age) for age in ages(self._terms[0].history) for term in self._terms
+            ]
         else:
-            lines = [rows(w, age) for w in self._windows for age in ages(w.history)]
+            lines = [rows(term, age) for term in self._terms for age in ages(term.history)]
         return tuple(label for line in lines for label in line)
 
     def reset(self) -> None:
@@ -218,11 +215,21 @@ class Observation:
         self._fresh = True
 
     def push(self, seen: Seen) -> None:
-        fill = self._fresh and self._group.start == "repeat"
+        values: list[float] = []
+        for function in self._functions:
+            values += function(seen)
+        if self._clips and self._group.clip_first:
+            values = clip(values, self._bounds)
+        if self._scales:
+            values = [value * factor for value, factor in zip(values, self._scale, strict=True)]
+        if self._clips and not self._group.clip_first:
+            values = clip(values, self._bounds)
+        self._write(self._newest.data, 0, *values)
         for to, source in self._moves:
             to[:] = source
-        for window in self._windows:
-            window.push(seen, fill)
+        if self._fresh and self._group.start == "repeat":
+            for rows, newest in self._histories:
+                rows[:] = newest
         self._fresh = False
 
     def rehearse(self, seen: Seen) -> None:

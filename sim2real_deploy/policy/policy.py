@@ -11,7 +11,7 @@ from operator import itemgetter
 import numpy as np
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.plain import clip
+from sim2real_deploy.plain import Numbers, clip
 from sim2real_deploy.policy.contract import Contract
 from sim2real_deploy.policy.observations import Observation, Seen, gravity_in_body
 from sim2real_deploy.policy.session import Session
@@ -80,16 +80,16 @@ class Policy:
         self._seen.action = (0.0,) * len(self.contract.joints)
         self._steps = 0
 
-    def observe(self, state: RobotState, command: Floats) -> None:
+    def observe(self, state: RobotState, command: Numbers) -> None:
         self._see(state, command)
         for item in self._observations:
             item.push(self._seen)
 
-    def _see(self, state: RobotState, command: Floats) -> None:
+    def _see(self, state: RobotState, command: Numbers) -> None:
         seen = self._seen
         seen.gyroscope = state.rates()
         seen.gravity = gravity_in_body(state.attitude())
-        seen.command = clip(command.tolist(), self._commands)
+        seen.command = clip(command, self._commands)
         q, dq = state.motion()
         seen.q, seen.dq = self._to_policy(q), self._to_policy(dq)
         seen.time_s = self._steps / self.contract.rate_hz
@@ -110,7 +110,7 @@ class Policy:
         seen = raw if self.contract.action.observed == "raw" else clipped
         return seen, self._to_sdk([*moved, *self._held])
 
-    def rehearse(self, state: RobotState, command: Floats) -> None:
+    def rehearse(self, state: RobotState, command: Numbers) -> None:
         """Go through the motions of a step and leave no trace, so that the next one finds the
         processor's caches warm: a policy that rested for 20 ms takes several times as long as one
         that did not."""

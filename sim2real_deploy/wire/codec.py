@@ -312,7 +312,8 @@ class CommandEncoder(_Encoder):
         unused["q"], unused["dq"] = family.unused_q, family.unused_dq
         places = [family.command.floats(f"motor_cmd.{name}", used) for name in _PD]
         self._q, self._dq, self._tau, self._kp, self._kd = (self._floats[p] for p in places)
-        self._values = _unpacker(places)
+        self._q_bytes = 4 * used
+        self._numbers = struct.Struct(f"={len(_PD) * used}f")
         self._echoed = family.echoed
         self._echoed_from = family.state.span(family.echoed).start if family.echoed else 0
         self._known = self._sample = b""  # values of the last command, and what became of them
@@ -335,19 +336,17 @@ class CommandEncoder(_Encoder):
         """
         values = command.values()
         if values != self._known:
-            self._sample = self._encode(command)
+            if not isfinite(sum(self._numbers.unpack(values))):
+                raise ValueError("a joint command holds a value that is not finite")
+            self._q[:] = command.q
+            if values[self._q_bytes :] != self._known[self._q_bytes :]:
+                self._dq[:] = command.dq
+                self._tau[:] = command.torque
+                self._kp[:] = command.kp
+                self._kd[:] = command.kd
+            self._sample = self._finish()
             self._known = values
         return self._sample
-
-    def _encode(self, command: JointCommand) -> bytes:
-        self._q[:] = command.q
-        self._dq[:] = command.dq
-        self._tau[:] = command.torque
-        self._kp[:] = command.kp
-        self._kd[:] = command.kd
-        if not isfinite(sum(self._values(self._buffer))):
-            raise ValueError("a joint command holds a value that is not finite")
-        return self._finish()
 
 
 class StateEncoder(_Encoder):
