@@ -57,12 +57,14 @@ class Limiter:
         self._ranges = _pairs(self.low, self.high)
         self._speeds = _pairs(-self.velocity, self.velocity)
         self._block = struct.Struct(f"={self.sent_block.size}f")
-        self._rows = [slice(start, start + count) for start in range(0, 5 * count, count)]
+        self._row = struct.Struct(f"={count}f")
         self._acted = self.acted.data
         self._nothing = bytes(count)
         self._aimed = self._nothing  # limits that act as long as this is asked
         self._goal: list[float] = spec.stand_pose.tolist()
+        self._manner = b""  # all that was asked beside the goal: it seldom changes
         self._dq, self._kp, self._kd, self._feed_forward = ([0.0] * count for _ in range(4))
+        self._slowed = [0] * count  # the limit's bit where speed is not what was asked
         self._there = False  # the last command sent is the goal itself
         self._allow(1.0)
         # By joint: torque at rest at zero, kp, kd, and the most torque and speed that may be.
@@ -79,21 +81,28 @@ class Limiter:
 
     def aim(self, asked: JointCommand) -> bool:
         """Take what is asked; False when a number is not finite: then nothing of it is sound."""
-        self._aimed = self._nothing
         self._there = False
-        numbers = self._block.unpack(asked.values())
-        q, dq, kp, kd, torque = rows = [[*numbers[row]] for row in self._rows]
+        values = asked.values()
+        q, manner = [*self._row.unpack_from(values)], values[self._row.size :]
         # Of float32 in double precision, a sum is finite when all of them are.
-        if not isfinite(sum(numbers)):
-            for joint, of_joint in enumerate(zip(*rows, strict=True)):
-                self._acted[joint] = 0 if isfinite(sum(of_joint)) else Limit.FINITE
+        if not isfinite(sum(q)) or (manner != self._manner and not self._take(manner)):
+            self._manner = b""
+            by_joint = zip(*self._row.iter_unpack(values), strict=True)
+            self._acted[:] = bytes(0 if isfinite(sum(x)) else Limit.FINITE for x in by_joint)
             return False
-        self._kp, self._kd, self._feed_forward = kp, kd, torque
-        self._goal, self._dq = clip(q, self._ranges), clip(dq, self._speeds)
-        if self._goal != q or self._dq != dq:
-            ranged = _marks(self._goal, q, Limit.RANGE)
-            slowed = _marks(self._dq, dq, Limit.VELOCITY)
-            self._aimed = bytes(map(or_, ranged, slowed))
+        self._goal, self._aimed = clip(q, self._ranges), self._nothing
+        if self._goal != q or any(self._slowed):
+            self._aimed = bytes(map(or_, _marks(self._goal, q, Limit.RANGE), self._slowed))
+        return True
+
+    def _take(self, manner: bytes) -> bool:
+        """Speed, gains and torque that are asked; False when a number is not finite."""
+        dq, kp, kd, torque = ([*row] for row in self._row.iter_unpack(manner))
+        if not isfinite(sum(map(sum, (dq, kp, kd, torque)))):
+            return False
+        self._kp, self._kd, self._feed_forward, self._dq = kp, kd, torque, clip(dq, self._speeds)
+        self._slowed = _marks(self._dq, dq, Limit.VELOCITY)
+        self._manner = manner
         return True
 
     def hold(self, state: RobotState, torque_fraction: float) -> JointCommand:

@@ -48,8 +48,8 @@ class Policy:
 
         action, held = contract.action, contract.held
         self._scaled = [*zip(_float32(action.offset), _float32(action.scale), strict=True)]
-        allowed = action.clip or [(-math.inf, math.inf)] * len(contract.joints)
-        self._clips = [(low, high) for low, high in (_float32(pair) for pair in allowed)]
+        bounds = (_float32(pair) for pair in action.clip or ())
+        self._clips = [(low, high) for low, high in bounds]  # none: nothing is clipped
         ranges = contract.command_ranges
         self._commands = [(low, high) for low, high in (ranges.vx, ranges.vy, ranges.wz)]
 
@@ -105,7 +105,7 @@ class Policy:
     def _decide(self) -> tuple[Sequence[float], Sequence[float]]:
         """The action as the next observation has it, and the joint targets in SDK order."""
         raw = self.session.action.tolist()
-        clipped = clip(raw, self._clips)
+        clipped = clip(raw, self._clips) if self._clips else raw
         moved = [at + scale * x for x, (at, scale) in zip(clipped, self._scaled, strict=True)]
         seen = raw if self.contract.action.observed == "raw" else clipped
         return seen, self._to_sdk([*moved, *self._held])
