@@ -65,10 +65,9 @@ class Limiter:
         self._manner = b""  # all that was asked beside the goal: it seldom changes
         self._dq, self._kp, self._kd, self._feed_forward = ([0.0] * count for _ in range(4))
         self._slowed = [0] * count  # the limit's bit where speed is not what was asked
+        self._q = self._goal  # the last step towards it
         self._there = False  # the last command sent is the goal itself
         self._allow(1.0)
-        # By joint: torque at rest at zero, kp, kd, and the most torque and speed that may be.
-        self._watched: list[tuple[float, float, float, float, float]] = []
 
     def rest(self) -> None:
         """Nothing is asked: no limit acts."""
@@ -103,6 +102,7 @@ class Limiter:
         self._kp, self._kd, self._feed_forward, self._dq = kp, kd, torque, clip(dq, self._speeds)
         self._slowed = _marks(self._dq, dq, Limit.VELOCITY)
         self._manner = manner
+        self._settle()
         return True
 
     def hold(self, state: RobotState, torque_fraction: float) -> JointCommand:
@@ -121,38 +121,45 @@ class Limiter:
         self._fraction, self._there = torque_fraction, False
         self._most: Floats = self.torque * np.float32(torque_fraction)
         self._torques = _pairs(-self._most, self._most)
-        self._bounds = _pairs(self._most, self.velocity)
+        self._settle()
+
+    def _settle(self) -> None:
+        """What is left of the torque that is asked, and each joint's law: kp, kd, the torque that
+        does not depend on its state, and the most torque and speed that may be."""
+        self._pushed = clip(self._feed_forward, self._torques)
+        self._weakened = _marks(self._pushed, self._feed_forward, Limit.TORQUE)
+        bounds = _pairs(self._most, self.velocity)
+        self._laws = [
+            (kp, kd, kd * dq + torque, most, fastest)
+            for kp, kd, dq, torque, (most, fastest) in zip(
+                self._kp, self._kd, self._dq, self._pushed, bounds, strict=True
+            )
+        ]
 
     def _approach(self) -> None:
-        """One step towards the goal, and what `_is_beyond` needs of it."""
-        step, dq, kp, kd = float(self.step), self._dq, self._kp, self._kd
-        q = [
+        """One step towards the goal."""
+        step = float(self.step)
+        self._q = q = [
             at - step if goal < at - step else at + step if goal > at + step else goal
             for goal, at in zip(self._goal, self.sent.q.tolist(), strict=True)
         ]
-        torque = clip(self._feed_forward, self._torques)
         self._there = q == self._goal
         if not self._there:
             self._act(_marks(q, self._goal, Limit.STEP))
-        if torque != self._feed_forward:
-            self._act(_marks(torque, self._feed_forward, Limit.TORQUE))
-        self._block.pack_into(self.sent_block.data, 0, *q, *dq, *kp, *kd, *torque)
-        self._watched = [
-            (p * at + d * speed + push, p, d, most, fastest)
-            for at, speed, p, d, push, (most, fastest) in zip(
-                q, dq, kp, kd, torque, self._bounds, strict=True
-            )
-        ]
+        if any(self._weakened):
+            self._act(self._weakened)
+        rest = *self._dq, *self._kp, *self._kd, *self._pushed
+        self._block.pack_into(self.sent_block.data, 0, *q, *rest)
 
     def _act(self, marks: list[int]) -> None:
         self._acted[:] = bytes(map(or_, self._acted, marks))
 
     def _is_beyond(self, state: RobotState) -> bool:
         """Whether PD would make more torque than allowed of this state, or a joint is too fast."""
-        for q, dq, (at_rest, kp, kd, most, fastest) in zip(
-            *state.motion(), self._watched, strict=True
+        for q, dq, to, (kp, kd, pushed, most, fastest) in zip(
+            *state.motion(), self._q, self._laws, strict=True
         ):
-            torque = at_rest - kp * q - kd * dq
+            torque = kp * (to - q) - kd * dq + pushed
             if not (-most <= torque <= most and -fastest <= dq <= fastest):
                 return True
         return False

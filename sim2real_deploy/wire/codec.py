@@ -312,7 +312,7 @@ class CommandEncoder(_Encoder):
         unused["q"], unused["dq"] = family.unused_q, family.unused_dq
         places = [family.command.floats(f"motor_cmd.{name}", used) for name in _PD]
         self._q, self._dq, self._tau, self._kp, self._kd = (self._floats[p] for p in places)
-        self._q_bytes = 4 * used
+        self._positions = struct.Struct(f"={used}f")
         self._numbers = struct.Struct(f"={len(_PD) * used}f")
         self._echoed = family.echoed
         self._echoed_from = family.state.span(family.echoed).start if family.echoed else 0
@@ -336,10 +336,13 @@ class CommandEncoder(_Encoder):
         """
         values = command.values()
         if values != self._known:
-            if not isfinite(sum(self._numbers.unpack(values))):
+            positions = self._positions.size
+            only_moved = values[positions:] == self._known[positions:]
+            checked = self._positions if only_moved else self._numbers
+            if not isfinite(sum(checked.unpack_from(values))):
                 raise ValueError("a joint command holds a value that is not finite")
             self._q[:] = command.q
-            if values[self._q_bytes :] != self._known[self._q_bytes :]:
+            if not only_moved:
                 self._dq[:] = command.dq
                 self._tau[:] = command.torque
                 self._kp[:] = command.kp
