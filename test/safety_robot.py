@@ -10,8 +10,9 @@ from safety_world import GO2, healthy_state
 from sim2real_deploy.control.realtime import prefer_this_thread
 from sim2real_deploy.safety.supervisor import is_damping
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.codec import CommandDecoder, StateEncoder
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
+from sim2real_deploy.wire.decoders import CommandDecoder
+from sim2real_deploy.wire.encoders import StateEncoder
 from sim2real_deploy.wire.messages import FAMILIES
 
 

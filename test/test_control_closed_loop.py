@@ -18,7 +18,7 @@ from sim2real_deploy.robots import load_robot
 from sim2real_deploy.safety.chain import CLEAR, SupervisorSide
 from sim2real_deploy.twin.config import load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
-from sim2real_deploy.wire.codec import CommandDecoder
+from sim2real_deploy.wire.decoders import CommandDecoder
 from sim2real_deploy.wire.in_process import InProcessLink
 from sim2real_deploy.wire.local_channel import LocalChannel
 

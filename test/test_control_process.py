@@ -15,8 +15,8 @@ from wire_support import free_domain
 
 from sim2real_deploy.robots import JointCommand, load_robot
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.codec import CommandDecoder
 from sim2real_deploy.wire.dds_link import LOW_CMD
+from sim2real_deploy.wire.decoders import CommandDecoder
 from sim2real_deploy.wire.messages import FAMILIES
 from sim2real_deploy.wire.remote import Remote
 

@@ -16,7 +16,8 @@ from sim2real_deploy.twin.message import StateMessage
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.twin.sport import STAND_DOWN, STAND_UP
 from sim2real_deploy.wire import remote
-from sim2real_deploy.wire.codec import CommandEncoder, StateDecoder
+from sim2real_deploy.wire.decoders import StateDecoder
+from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.in_process import InProcessLink
 from sim2real_deploy.wire.messages import GO_LOW_CMD
 from sim2real_deploy.wire.motion_switcher import CHECK, RELEASE, SELECT

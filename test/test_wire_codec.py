@@ -14,14 +14,8 @@ from wire_support import golden, layouts, robot, state
 
 from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.wire import remote, vendor
-from sim2real_deploy.wire.codec import (
-    CommandDecoder,
-    CommandEncoder,
-    Flaw,
-    StateDecoder,
-    StateEncoder,
-    roll_pitch_yaw,
-)
+from sim2real_deploy.wire.decoders import CommandDecoder, Flaw, StateDecoder
+from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder, roll_pitch_yaw
 from sim2real_deploy.wire.layout import Layout
 from sim2real_deploy.wire.messages import FAMILIES
 

@@ -8,7 +8,8 @@ import numpy.typing as npt
 from sim2real_deploy.robots import JointCommand, RobotState, load_robot
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.robot import TwinRobot
-from sim2real_deploy.wire.codec import CommandEncoder, StateDecoder
+from sim2real_deploy.wire.decoders import StateDecoder
+from sim2real_deploy.wire.encoders import CommandEncoder
 
 ROBOT = load_robot("go2")
 JOINTS = ROBOT.joint_count

@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from sim2real_deploy.robots import RobotSpec, RobotState, load_robot
-from sim2real_deploy.wire.codec import StateEncoder
+from sim2real_deploy.wire.encoders import StateEncoder
 from sim2real_deploy.wire.messages import FAMILIES
 from sim2real_deploy.wire.remote import Remote, encode
 

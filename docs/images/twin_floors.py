@@ -13,7 +13,7 @@ from sim2real_deploy.robots import JointCommand, load_robot  # noqa: E402
 from sim2real_deploy.twin import views  # noqa: E402
 from sim2real_deploy.twin.floors import FLOORS  # noqa: E402
 from sim2real_deploy.twin.robot import TwinRobot  # noqa: E402
-from sim2real_deploy.wire.codec import CommandEncoder  # noqa: E402
+from sim2real_deploy.wire.encoders import CommandEncoder  # noqa: E402
 
 ROBOT = load_robot("go2")
 WIDTH, HEIGHT = 420, 300

@@ -21,7 +21,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
-from sim2real_deploy.wire.codec import StateDecoder
+from sim2real_deploy.wire.decoders import StateDecoder
 from sim2real_deploy.wire.messages import FAMILIES
 
 TICKS = "control/ticks"

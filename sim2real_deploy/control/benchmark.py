@@ -36,8 +36,9 @@ from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
 from sim2real_deploy.wire import vendor
 from sim2real_deploy.wire.channels import Kind, Participant, RawWriter
-from sim2real_deploy.wire.codec import CommandEncoder, StateDecoder, StateEncoder
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE, DdsLink
+from sim2real_deploy.wire.decoders import StateDecoder
+from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
 from sim2real_deploy.wire.messages import FAMILIES, Family
 
 INTERFACE = "lo"

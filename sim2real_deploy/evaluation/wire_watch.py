@@ -11,8 +11,8 @@ from sim2real_deploy.control.realtime import prefer_this_thread
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.safety.supervisor import is_damping
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.codec import CommandDecoder, StateDecoder
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
+from sim2real_deploy.wire.decoders import CommandDecoder, StateDecoder
 from sim2real_deploy.wire.messages import FAMILIES
 
 REMEMBERED = 30_000  # a minute at 500 Hz

@@ -64,7 +64,7 @@ class Statistics:
                 f"{limit.name.lower()} {count}" for limit, count in self._limited.items() if count
             ),
             "tick rows dropped": str(loop.ticks.dropped),
-            "system": "; ".join(self._notes) or "real-time priority, memory locked",
+            "system": "; ".join(self._notes) or "real-time priority, memory locked, cores awake",
         }
         status.values = [KeyValue(key=key, value=value) for key, value in facts.items()]
         self._figures.clear()

@@ -23,8 +23,8 @@ from sim2real_deploy.safety.chain import (
 from sim2real_deploy.safety.events import Event
 from sim2real_deploy.safety.inputs import Inputs
 from sim2real_deploy.safety.supervisor import Change, Decision, Supervisor, is_damping
-from sim2real_deploy.wire.codec import CommandDecoder, Flaw
 from sim2real_deploy.wire.dds_link import LOW_CMD, DdsLink
+from sim2real_deploy.wire.decoders import CommandDecoder, Flaw
 from sim2real_deploy.wire.link import Writer
 from sim2real_deploy.wire.local_channel import LocalChannel
 from sim2real_deploy.wire.messages import FAMILIES

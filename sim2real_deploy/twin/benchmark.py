@@ -18,8 +18,8 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, load_robot
 from sim2real_deploy.twin.config import load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
-from sim2real_deploy.wire.codec import CommandEncoder
 from sim2real_deploy.wire.dds_link import DdsLink
+from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 
 _BLOCK = 50  # wire periods of each side in turn, so that both meet the same machine

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.motors import MotorCommand
-from sim2real_deploy.wire.codec import CommandDecoder, Flaw
+from sim2real_deploy.wire.decoders import CommandDecoder, Flaw
 from sim2real_deploy.wire.messages import FAMILIES
 
 MAX_KP = 1000.0  # Nm/rad; beyond these a command is a mistake, not a stiff robot

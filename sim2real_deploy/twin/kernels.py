@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-from sim2real_deploy.wire import codec
+from sim2real_deploy.wire import encoders
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Array = Any  # a numpy array of any layout
@@ -20,7 +20,7 @@ def compiled(function: Function) -> Function:
     return cast(Function, numba.njit(cache=True)(function))
 
 
-_euler_angles = compiled(codec.euler_angles)
+_euler_angles = compiled(encoders.euler_angles)
 
 
 @compiled

@@ -9,7 +9,7 @@ from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin.kernels import write_body
 from sim2real_deploy.wire import remote
-from sim2real_deploy.wire.codec import StateEncoder
+from sim2real_deploy.wire.encoders import StateEncoder
 from sim2real_deploy.wire.messages import FAMILIES
 
 Vector = npt.NDArray[np.float64]

@@ -23,8 +23,9 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
 from sim2real_deploy.wire import vendor
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.codec import CommandEncoder, StateDecoder, StateEncoder
 from sim2real_deploy.wire.dds_link import LOW_STATE, DdsLink
+from sim2real_deploy.wire.decoders import StateDecoder
+from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
 from sim2real_deploy.wire.messages import GO_LOW_CMD, GO_LOW_STATE, REMOTE_BYTES
 
 RATE_HZ = 500.0

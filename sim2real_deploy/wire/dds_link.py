@@ -5,7 +5,7 @@ import time
 
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.wire.channels import Kind, Participant
-from sim2real_deploy.wire.codec import CommandEncoder
+from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.intake import Intake
 from sim2real_deploy.wire.link import LinkCounters, Writer
 from sim2real_deploy.wire.messages import FAMILIES

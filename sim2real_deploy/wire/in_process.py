@@ -7,7 +7,7 @@ holds on the robot.
 from typing import Protocol
 
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
-from sim2real_deploy.wire.codec import CommandEncoder
+from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.intake import Intake
 from sim2real_deploy.wire.link import LinkCounters, Writer
 

@@ -1,7 +1,7 @@
 """The one gate for rt/lowstate samples, whichever way they came: counted, checked, then used."""
 
 from sim2real_deploy.robots import RobotSpec, RobotState
-from sim2real_deploy.wire.codec import Flaw, StateDecoder
+from sim2real_deploy.wire.decoders import Flaw, StateDecoder
 from sim2real_deploy.wire.link import LinkCounters
 
 _TICK_RANGE = 1 << 32

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim2real_deploy.robots.state import Floats
-from sim2real_deploy.wire.codec import roll_pitch_yaw
+from sim2real_deploy.wire.encoders import roll_pitch_yaw
 from sim2real_deploy.wire.messages import SPORT_MODE_STATE
 from sim2real_deploy.wire.remote import Remote, keys
 

@@ -1,35 +1,27 @@
-"""LowState and LowCmd, bytes to values and back, for either family and any number of joints.
+"""LowState and LowCmd, bytes to values, for either family and any number of joints.
 
-Control uses StateDecoder and CommandEncoder, a twin the other two. Each keeps scratch memory so
-that a call allocates next to nothing: one instance per thread.
+Control uses StateDecoder, a twin the other one. Each keeps scratch memory so that a call allocates
+next to nothing: one instance per thread.
 """
 
 import enum
-import math
 import struct
-from array import array
 from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import Any
 
-import fastcrc
 import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
-from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.wire.checksum import Checksum
 from sim2real_deploy.wire.layout import Layout
-from sim2real_deploy.wire.messages import F32, FAMILIES, I16, U8, U16, U32
+from sim2real_deploy.wire.messages import F32, FAMILIES, I16, IMU, MOTION, PD, POWER, U8, U16, U32
 
 # Plain little-endian CDR, version 1 or 2: the same bytes for fields of up to four bytes.
 _HEADERS = (b"\x00\x01", b"\x00\x07")
 _U8, _I16, _U16, _U32, _F32 = (np.dtype(code) for code in (U8, I16, U16, U32, F32))
-_PD = ("q", "dq", "tau", "kp", "kd")
-_IMU = ("imu_state.quaternion", "imu_state.gyroscope", "imu_state.accelerometer")
-_POWER = ("power_v", "power_a")
-_MOTION = ("q", "dq", "ddq", "tau_est")
 _MOVING = {"quaternion", "gyroscope", "accelerometer", "q", "dq", "ddq", "torque"}  # of a state
-_CRC = struct.Struct("<I")  # the last word of a sample
 _empty = object.__new__
 
 
@@ -39,38 +31,6 @@ class Flaw(enum.Enum):
     LENGTH = "bad_length"  # or not plain little-endian CDR
     CRC = "bad_crc"
     NOT_FINITE = "not_finite"  # NaN or infinity in a value that would be handed on
-
-
-class Checksum:
-    """The vendor's CRC-32 of a sample.
-
-    Python's own bytes beat numpy here: a loop at 500 Hz finds the caches cold every time.
-    """
-
-    def __init__(self, layout: Layout) -> None:
-        self._take_apart, self._pad = layout.crc_structs
-        self._gather = layout.crc_gather
-
-    def of(self, sample: bytes) -> int:
-        """For a sample whose padding is zero."""
-        return self.of_struct(self._pad(*self._take_apart(sample)))
-
-    @staticmethod
-    def of_struct(struct: bytes) -> int:
-        """Of the whole C struct."""
-        words = array("I", struct)
-        words.byteswap()
-        return fastcrc.crc32.mpeg_2(words)
-
-    def agrees(self, sample: bytes) -> bool:
-        """Whether the sample's checksum is right; its padding may hold anything."""
-        (said,) = _CRC.unpack_from(sample, len(sample) - _CRC.size)
-        words = array("I", self._pad(*self._take_apart(sample)))
-        words.byteswap()
-        if fastcrc.crc32.mpeg_2(words) == said:
-            return True
-        struct = np.frombuffer(sample, np.uint8)[self._gather]
-        return bool(fastcrc.crc32.mpeg_2(struct.data) == said)
 
 
 def _unpacker(places: list[slice]) -> Callable[[bytes | memoryview], tuple[float, ...]]:
@@ -160,18 +120,18 @@ class StateDecoder(_Decoder):
 
     def __init__(self, robot: RobotSpec) -> None:
         layout, joints = FAMILIES[robot.wire.family].state, robot.joint_count
-        motors = [layout.floats(f"motor_state.{name}", joints) for name in _MOTION]
-        imu = [layout.floats(name) for name in _IMU]
+        motors = [layout.floats(f"motor_state.{name}", joints) for name in MOTION]
+        imu = [layout.floats(name) for name in IMU]
         self._moving = (*imu, *motors)
         self._temperature = layout.place("motor_state.temperature", joints).at
         if "bms_state.soc" in (layout.dtype.names or ()):
             self._read_slow: Callable[[RobotState], None] = self._read_battery
             scalars = ["imu_state.temperature", "bms_state.soc", "bms_state.current"]
-            scalars += ["wireless_remote", *_POWER]
+            scalars += ["wireless_remote", *POWER]
             self._lost = layout.place("motor_state.lost", joints).at
             self._feet = layout.place("foot_force").at
             self._cells = layout.place("bms_state.cell_vol").at
-            power = [layout.floats(name) for name in _POWER]
+            power = [layout.floats(name) for name in POWER]
         else:
             self._read_slow = self._read_supply
             scalars = ["imu_state.temperature", "wireless_remote"]
@@ -255,7 +215,7 @@ class CommandDecoder(_Decoder):
 
     def __init__(self, robot: RobotSpec) -> None:
         layout, joints = FAMILIES[robot.wire.family].command, robot.joint_count
-        motors = [layout.floats(f"motor_cmd.{name}", joints) for name in _PD]
+        motors = [layout.floats(f"motor_cmd.{name}", joints) for name in PD]
         self._q, self._dq, self._tau, self._kp, self._kd = motors
         self._modes = layout.irregular["motor_cmd.mode"][:joints]
         super().__init__(layout, motors)
@@ -274,148 +234,3 @@ class CommandDecoder(_Decoder):
     def modes(self, sample: bytes) -> npt.NDArray[np.uint8]:
         """Each joint's motor mode: 1 runs the PD law, 0 does nothing."""
         return np.frombuffer(sample, np.uint8)[self._modes]
-
-
-class _Encoder:
-    """A message in a buffer of its own: constants written once, values per call, CRC at last."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._bytes = np.zeros(layout.size, np.uint8)
-        self._bytes[1] = 1  # plain little-endian CDR
-        self._buffer = self._bytes.data
-        self._floats = self._bytes.view(np.float32)
-        self._fields = self._bytes.view(layout.dtype)  # of length one, so that each is a view
-        self.checksum = Checksum(layout)
-        # The buffer as a C struct: the padding it has itself is zero.
-        self._struct = [
-            part for span, pad in layout.crc_pieces for part in (self._buffer[span], pad)
-        ]
-
-    def _finish(self) -> bytes:
-        crc = self.checksum.of_struct(b"".join(self._struct))
-        _CRC.pack_into(self._buffer, len(self._buffer) - _CRC.size, crc)
-        return self._bytes.tobytes()
-
-
-class CommandEncoder(_Encoder):
-    """JointCommand into rt/lowcmd samples, as the vendor's examples fill them in."""
-
-    def __init__(self, robot: RobotSpec) -> None:
-        family, used = FAMILIES[robot.wire.family], robot.joint_count
-        super().__init__(family.command)
-        for name, value in family.constants.items():
-            self._fields[name] = value
-        modes = family.command.irregular["motor_cmd.mode"]
-        self._bytes[modes[:used]] = 1
-        self._bytes[modes[used:]] = family.unused_mode
-        unused = self._fields["motor_cmd"][0, used:]
-        unused["q"], unused["dq"] = family.unused_q, family.unused_dq
-        places = [family.command.floats(f"motor_cmd.{name}", used) for name in _PD]
-        self._q, self._dq, self._tau, self._kp, self._kd = (self._floats[p] for p in places)
-        self._positions = struct.Struct(f"={used}f")
-        self._numbers = struct.Struct(f"={len(_PD) * used}f")
-        self._echoed = family.echoed
-        self._echoed_from = family.state.span(family.echoed).start if family.echoed else 0
-        self._known = self._sample = b""  # values of the last command, and what became of them
-
-    def follow(self, state: RobotState) -> None:
-        """Repeat from the robot's state what its commands must repeat (hg: the machine's mode)."""
-        if self._echoed:
-            self.set_field(self._echoed, state.raw[self._echoed_from])
-
-    def set_field(self, name: str, value: int) -> None:
-        """One of the command's own fields, in every sample from now on."""
-        if self._fields[name] != value:
-            self._fields[name] = value
-            self._known = b""
-
-    def encode(self, command: JointCommand) -> bytes:
-        """A whole sample. A value that is not finite is refused: nothing like it may leave.
-
-        Between two steps of a policy the same command goes out again and again: it is kept.
-        """
-        values = command.values()
-        if values != self._known:
-            positions = self._positions.size
-            only_moved = values[positions:] == self._known[positions:]
-            checked = self._positions if only_moved else self._numbers
-            if not isfinite(sum(checked.unpack_from(values))):
-                raise ValueError("a joint command holds a value that is not finite")
-            self._q[:] = command.q
-            if not only_moved:
-                self._dq[:] = command.dq
-                self._tau[:] = command.torque
-                self._kp[:] = command.kp
-                self._kd[:] = command.kd
-            self._sample = self._finish()
-            self._known = values
-        return self._sample
-
-
-class StateEncoder(_Encoder):
-    """RobotState (all but `received_ns` and `raw`) into rt/lowstate samples: how a twin speaks."""
-
-    def __init__(self, robot: RobotSpec) -> None:
-        family, joints = FAMILIES[robot.wire.family], robot.joint_count
-        super().__init__(family.state)
-        for name, value in family.constants.items():
-            self._fields[name] = value
-        self._bytes[family.state.irregular["motor_state.mode"][:joints]] = 1
-        fields, motors = self._fields, self._fields["motor_state"][0, :joints]
-        self._has_battery = "bms_state.soc" in (family.state.dtype.names or ())
-        self._tick, self._rpy = fields["tick"], fields["imu_state.rpy"][0]
-        self._quaternion, self._gyroscope, self._accelerometer = (
-            self._floats[family.state.floats(name)] for name in _IMU
-        )
-        self._imu_temperature = fields["imu_state.temperature"]
-        self._remote = self._buffer[family.state.span("wireless_remote")]
-        self._q, self._dq, self._ddq, self._torque = (motors[name] for name in _MOTION)
-        if self._has_battery:
-            self._temperature, self._lost = motors["temperature"], motors["lost"]
-            self._feet, self._cells = fields["foot_force"][0], fields["bms_state.cell_vol"][0]
-            self._percent, self._battery_current, self._voltage, self._current = (
-                fields[name] for name in ("bms_state.soc", "bms_state.current", *_POWER)
-            )
-        else:
-            self._temperature, self._voltage = motors["temperature"].T, motors["vol"]
-
-    def encode(self, state: RobotState) -> bytes:
-        self._tick[0] = state.tick & 0xFFFFFFFF
-        self._quaternion[:] = state.quaternion
-        self._gyroscope[:] = state.gyroscope
-        self._accelerometer[:] = state.accelerometer
-        self._rpy[:] = roll_pitch_yaw(state.quaternion)
-        self._q[:] = state.q
-        self._dq[:] = state.dq
-        self._ddq[:] = state.ddq
-        self._torque[:] = state.torque
-        if self._has_battery:
-            self._feet[:] = state.foot_force
-        self._write_slow(state)
-        return self._finish()
-
-    def _write_slow(self, state: RobotState) -> None:
-        """What does not move: temperatures, power, the remote."""
-        self._imu_temperature[0] = state.imu_temperature
-        self._remote[:] = state.remote
-        self._temperature[:] = state.temperature
-        self._voltage[:] = state.voltage
-        if self._has_battery:
-            self._lost[:] = state.lost
-            self._cells[:] = state.cell_millivolts
-            self._percent[0] = state.battery_percent
-            self._battery_current[0] = state.battery_current_ma
-            self._current[0] = state.current
-
-
-def roll_pitch_yaw(quaternion: Floats) -> tuple[float, float, float]:
-    """Angles of a w, x, y, z quaternion, as the robot's IMU reports them beside it."""
-    return euler_angles(*quaternion.tolist())
-
-
-def euler_angles(w: float, x: float, y: float, z: float) -> tuple[float, float, float]:
-    return (
-        math.atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y)),
-        math.asin(max(-1.0, min(1.0, 2 * (w * y - z * x)))),
-        math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)),
-    )

@@ -1,0 +1,162 @@
+"""LowCmd and LowState, values to bytes, for either family and any number of joints.
+
+Control uses CommandEncoder, a twin the other one. Each keeps its message from call to call: one
+instance per thread.
+"""
+
+import math
+import struct
+from math import isfinite
+
+import numpy as np
+
+from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
+from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.wire.checksum import CRC, Checksum
+from sim2real_deploy.wire.layout import Layout
+from sim2real_deploy.wire.messages import FAMILIES, IMU, MOTION, PD, POWER
+
+
+class _Encoder:
+    """A message in a buffer of its own: constants written once, values per call, CRC at last."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._bytes = np.zeros(layout.size, np.uint8)
+        self._bytes[1] = 1  # plain little-endian CDR
+        self._buffer = self._bytes.data
+        self._floats = self._bytes.view(np.float32)
+        self._fields = self._bytes.view(layout.dtype)  # of length one, so that each is a view
+        self.checksum = Checksum(layout)
+        # The buffer as a C struct: the padding it has itself is zero.
+        self._struct = [
+            part for span, pad in layout.crc_pieces for part in (self._buffer[span], pad)
+        ]
+
+    def _finish(self) -> bytes:
+        crc = self.checksum.of_struct(b"".join(self._struct))
+        CRC.pack_into(self._buffer, len(self._buffer) - CRC.size, crc)
+        return self._bytes.tobytes()
+
+
+class CommandEncoder(_Encoder):
+    """JointCommand into rt/lowcmd samples, as the vendor's examples fill them in."""
+
+    def __init__(self, robot: RobotSpec) -> None:
+        family, used = FAMILIES[robot.wire.family], robot.joint_count
+        super().__init__(family.command)
+        for name, value in family.constants.items():
+            self._fields[name] = value
+        modes = family.command.irregular["motor_cmd.mode"]
+        self._bytes[modes[:used]] = 1
+        self._bytes[modes[used:]] = family.unused_mode
+        unused = self._fields["motor_cmd"][0, used:]
+        unused["q"], unused["dq"] = family.unused_q, family.unused_dq
+        places = [family.command.floats(f"motor_cmd.{name}", used) for name in PD]
+        self._q, self._dq, self._tau, self._kp, self._kd = (self._floats[p] for p in places)
+        self._positions = struct.Struct(f"={used}f")
+        self._numbers = struct.Struct(f"={len(PD) * used}f")
+        self._echoed = family.echoed
+        self._echoed_from = family.state.span(family.echoed).start if family.echoed else 0
+        self._known = self._sample = b""  # values of the last command, and what became of them
+
+    def follow(self, state: RobotState) -> None:
+        """Repeat from the robot's state what its commands must repeat (hg: the machine's mode)."""
+        if self._echoed:
+            self.set_field(self._echoed, state.raw[self._echoed_from])
+
+    def set_field(self, name: str, value: int) -> None:
+        """One of the command's own fields, in every sample from now on."""
+        if self._fields[name] != value:
+            self._fields[name] = value
+            self._known = b""
+
+    def encode(self, command: JointCommand) -> bytes:
+        """A whole sample. A value that is not finite is refused: nothing like it may leave.
+
+        Between two steps of a policy the same command goes out again and again: it is kept.
+        """
+        values = command.values()
+        if values != self._known:
+            positions = self._positions.size
+            only_moved = values[positions:] == self._known[positions:]
+            checked = self._positions if only_moved else self._numbers
+            if not isfinite(sum(checked.unpack_from(values))):
+                raise ValueError("a joint command holds a value that is not finite")
+            self._q[:] = command.q
+            if not only_moved:
+                self._dq[:] = command.dq
+                self._tau[:] = command.torque
+                self._kp[:] = command.kp
+                self._kd[:] = command.kd
+            self._sample = self._finish()
+            self._known = values
+        return self._sample
+
+
+class StateEncoder(_Encoder):
+    """RobotState (all but `received_ns` and `raw`) into rt/lowstate samples: how a twin speaks."""
+
+    def __init__(self, robot: RobotSpec) -> None:
+        family, joints = FAMILIES[robot.wire.family], robot.joint_count
+        super().__init__(family.state)
+        for name, value in family.constants.items():
+            self._fields[name] = value
+        self._bytes[family.state.irregular["motor_state.mode"][:joints]] = 1
+        fields, motors = self._fields, self._fields["motor_state"][0, :joints]
+        self._has_battery = "bms_state.soc" in (family.state.dtype.names or ())
+        self._tick, self._rpy = fields["tick"], fields["imu_state.rpy"][0]
+        self._quaternion, self._gyroscope, self._accelerometer = (
+            self._floats[family.state.floats(name)] for name in IMU
+        )
+        self._imu_temperature = fields["imu_state.temperature"]
+        self._remote = self._buffer[family.state.span("wireless_remote")]
+        self._q, self._dq, self._ddq, self._torque = (motors[name] for name in MOTION)
+        if self._has_battery:
+            self._temperature, self._lost = motors["temperature"], motors["lost"]
+            self._feet, self._cells = fields["foot_force"][0], fields["bms_state.cell_vol"][0]
+            self._percent, self._battery_current, self._voltage, self._current = (
+                fields[name] for name in ("bms_state.soc", "bms_state.current", *POWER)
+            )
+        else:
+            self._temperature, self._voltage = motors["temperature"].T, motors["vol"]
+
+    def encode(self, state: RobotState) -> bytes:
+        self._tick[0] = state.tick & 0xFFFFFFFF
+        self._quaternion[:] = state.quaternion
+        self._gyroscope[:] = state.gyroscope
+        self._accelerometer[:] = state.accelerometer
+        self._rpy[:] = roll_pitch_yaw(state.quaternion)
+        self._q[:] = state.q
+        self._dq[:] = state.dq
+        self._ddq[:] = state.ddq
+        self._torque[:] = state.torque
+        if self._has_battery:
+            self._feet[:] = state.foot_force
+        self._write_slow(state)
+        return self._finish()
+
+    def _write_slow(self, state: RobotState) -> None:
+        """What does not move: temperatures, power, the remote."""
+        self._imu_temperature[0] = state.imu_temperature
+        self._remote[:] = state.remote
+        self._temperature[:] = state.temperature
+        self._voltage[:] = state.voltage
+        if self._has_battery:
+            self._lost[:] = state.lost
+            self._cells[:] = state.cell_millivolts
+            self._percent[0] = state.battery_percent
+            self._battery_current[0] = state.battery_current_ma
+            self._current[0] = state.current
+
+
+def roll_pitch_yaw(quaternion: Floats) -> tuple[float, float, float]:
+    """Angles of a w, x, y, z quaternion, as the robot's IMU reports them beside it."""
+    return euler_angles(*quaternion.tolist())
+
+
+def euler_angles(w: float, x: float, y: float, z: float) -> tuple[float, float, float]:
+    return (
+        math.atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y)),
+        math.asin(max(-1.0, min(1.0, 2 * (w * y - z * x)))),
+        math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)),
+    )
