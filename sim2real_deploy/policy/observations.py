@@ -217,7 +217,7 @@ class Observation:
     def push(self, seen: Seen) -> None:
         values: list[float] = []
         for function in self._functions:
-            values += function(seen)
+            values.extend(function(seen))
         if self._clips and self._group.clip_first:
             values = clip(values, self._bounds)
         if self._scales:
