@@ -87,6 +87,22 @@ def test_history_reaches_the_network(tmp_path):
     assert len(policy.labels) == 5 * SIZE
 
 
+def test_a_rehearsal_leaves_no_trace_in_what_is_observed(tmp_path):
+    terms = [{**term, "history": 5} for term in PLAIN_TERMS]
+    observations = [{"input": "obs", "terms": terms}]
+    bundle = load(tmp_path, network(5 * SIZE, N), observations=observations)
+    rehearsed, plain = bundle.open(), bundle.open()
+    other = make_state(SPEC, q=SPEC.stand_pose + 1, gyroscope=np.ones(3, np.float32))
+    for step in range(7):
+        state = make_state(SPEC, q=SPEC.stand_pose + np.float32(0.1 * step))
+        rehearsed.rehearse(other, (1.0, 0.0, 0.0))  # before the first step, too
+        for policy in (rehearsed, plain):
+            policy.observe(state, (0.5, 0.0, 0.0))
+            policy.infer()
+        np.testing.assert_array_equal(rehearsed.observation, plain.observation)
+        np.testing.assert_array_equal(rehearsed.target, plain.target)
+
+
 def test_surprise_is_about_one_in_training_and_large_outside(tmp_path):
     statistics = [{"input": "obs", "mean": [0.0] * SIZE, "std": [1.0] * SIZE}]
     policy = load(tmp_path, statistics=statistics).open()

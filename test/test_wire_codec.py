@@ -203,6 +203,23 @@ def test_a_command_comes_back_as_it_was_given(family: str, data: st.DataObject) 
     assert (decoder.modes(sample) == 1).all()
 
 
+def test_whatever_changed_since_the_last_command_is_encoded_anew() -> None:
+    spec = robot("go")
+    encoder, decoder = CommandEncoder(spec), CommandDecoder(spec)
+    block = np.ones((5, spec.joint_count), np.float32)
+    command = JointCommand.of_block(block)
+    for row in (0, 1, 2, 3, 4, 0):
+        block[row, 3] += 1.0
+        back = decoder.decode(encoder.encode(command))
+        for field in ("q", "dq", "kp", "kd", "torque"):
+            np.testing.assert_array_equal(getattr(back, field), getattr(command, field))
+        sound = block[row, 3]
+        block[row, 3] = np.nan
+        with pytest.raises(ValueError, match="not finite"):
+            encoder.encode(command)
+        block[row, 3] = sound
+
+
 def test_a_go_command_says_what_the_robot_wants_to_hear() -> None:
     spec = robot("go")
     layout = FAMILIES["go"].command
