@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +60,24 @@ def test_a_node_whose_launcher_is_gone_does_not_start():
     _, err = process.communicate(timeout=20)
     assert "launcher has ended" in err
     assert process.returncode == 1
+
+
+def transports(**environment: str) -> set[str]:
+    """The kinds of transport on which a node process listens, by the names of its threads."""
+    process = start("-p", "domain:=7", **environment)
+    assert process.stdout.readline() == "7\n"
+    tasks = Path(f"/proc/{process.pid}/task")
+    names = {(task / "comm").read_text().strip() for task in tasks.iterdir()}
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    return {name.split(".")[1] for name in names if name.startswith(("dds.udp", "dds.shm"))}
+
+
+@pytest.mark.parametrize("discovery", ["LOCALHOST", "SUBNET"])
+def test_nodes_talk_by_sockets_and_share_no_memory(discovery):
+    assert transports(ROS_AUTOMATIC_DISCOVERY_RANGE=discovery) == {"udp"}
+
+
+def test_who_says_how_fast_dds_talks_is_obeyed():
+    said = {"FASTDDS_BUILTIN_TRANSPORTS": "DEFAULT", "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}
+    assert transports(**said) == {"udp", "shm"}

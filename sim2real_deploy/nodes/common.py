@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -24,15 +24,17 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.paths import config_file
 from sim2real_deploy.stop_order import LAUNCHER_PID, Place
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 # What a bit-exact replay needs: reliable, and two seconds deep for a recorder that is held up.
 REPLAYED = QoSProfile(depth=100)
 SENSOR = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
-# A process that is killed, as the supervisor kills a control that hangs, leaves locks in Fast DDS's
-# shared memory on which the others may wait for ever. Sockets have none, and cost no more here.
-TRANSPORT = ("FASTDDS_BUILTIN_TRANSPORTS", "UDPv4")
+FAST_DDS = "rmw_fastrtps_cpp"
+TRANSPORT = "FASTDDS_BUILTIN_TRANSPORTS"
+RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
+PROFILE = "FASTDDS_DEFAULT_PROFILES_FILE"
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 CLOSING_S = 2.0  # a signal that comes again sooner is the same wish, sent twice
@@ -127,7 +129,7 @@ def run(build: Callable[[Stop], Sequence[Node]]) -> NoReturn:
     _watch_signals(stop)
     _end_with_launcher()
     place = Place()
-    os.environ.setdefault(*TRANSPORT)
+    talk_by_sockets(os.environ)
     try:
         rclpy.init(args=sys.argv, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:
@@ -155,6 +157,22 @@ def run(build: Callable[[Stop], Sequence[Node]]) -> NoReturn:
         rclpy.try_shutdown()
         place.leave()
     sys.exit(stop.exit_code)
+
+
+def talk_by_sockets(environment: MutableMapping[str, str]) -> None:
+    """Keep Fast DDS off its shared memory, unless the user has said how it is to talk.
+
+    A process that is killed, as the supervisor kills a control that hangs, leaves locks there on
+    which the others may wait for ever. Sockets have none, and cost no more here. The range
+    LOCALHOST brings shared memory with it whatever is set: a profile of our own stands in for it.
+    """
+    if environment.get("RMW_IMPLEMENTATION", FAST_DDS) != FAST_DDS or TRANSPORT in environment:
+        return
+    environment[TRANSPORT] = "UDPv4"
+    said = environment.keys() & {PROFILE, "ROS_STATIC_PEERS"}
+    if environment.get(RANGE) == "LOCALHOST" and not said:
+        environment[PROFILE] = str(config_file("fastdds_localhost.xml"))
+        environment[RANGE] = "SYSTEM_DEFAULT"
 
 
 def _watch_signals(stop: Stop) -> None:

@@ -22,7 +22,14 @@ from std_srvs.srv import Trigger
 from sim2real_deploy.control.keyboard import HELP, WISHES, Keyboard
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import LATCHED, ROBOT, STOP_SIGNALS, Parameter, declare
+from sim2real_deploy.nodes.common import (
+    LATCHED,
+    ROBOT,
+    STOP_SIGNALS,
+    Parameter,
+    declare,
+    talk_by_sockets,
+)
 
 PARAMETERS = (
     ROBOT,
@@ -120,6 +127,7 @@ def main() -> None:
         signal.signal(number, signal.default_int_handler)
     try:
         with raw_terminal() as terminal, contextlib.suppress(KeyboardInterrupt):
+            talk_by_sockets(os.environ)
             rclpy.init(args=sys.argv, signal_handler_options=SignalHandlerOptions.NO)
             drive(terminal)
     except Refusal as refusal:
