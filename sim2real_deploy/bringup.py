@@ -5,12 +5,14 @@ cannot drift apart. Processes start in the order given and stop in reverse: cont
 damps, the supervisor watches it do so, the recorder sees it, the robot (twin) goes last.
 """
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.wire.world_clock import cores_may_vanish
 
 Value = str | int | float | bool
 YES_NO = ("true", "false")
@@ -105,14 +107,15 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
     if real:
         _check_clearance(values)
     wire = _wire(values)
+    world = {**wire, "clock": "" if real else _clock()}
     stage, policy, runs = ({name: values[name]} for name in ("stage", "policy", "runs"))
-    processes = [] if real else [_twin(values)]
+    processes = [] if real else [_twin(values, world)]
     if values["record"] == "true":
         label = {"label": Path(values["policy"]).name}
         recorder = {**wire, **stage, **policy, **runs, **label, "real": real}
         processes.append(Process("recorder", recorder, respawn=True))
-    processes.append(Process("safety_supervisor", {**wire, **stage, **runs}, essential=True))
-    processes.append(Process("control", {**wire, **stage, **policy}, essential=True))
+    processes.append(Process("safety_supervisor", {**world, **stage, **runs}, essential=True))
+    processes.append(Process("control", {**world, **stage, **policy}, essential=True))
     if values["dashboard"] == "true":
         processes.append(_dashboard(values["model"], values["stage"]))
     return tuple(processes)
@@ -138,7 +141,7 @@ def replay(values: Mapping[str, str]) -> tuple[Process, ...]:
 
 
 def twin_alone(values: Mapping[str, str]) -> tuple[Process, ...]:
-    return (_twin(values),)
+    return (_twin(values, _wire(values)),)
 
 
 def _check_clearance(values: Mapping[str, str]) -> None:
@@ -173,10 +176,15 @@ def _number(values: Mapping[str, str], name: str) -> float:
         raise Refusal(f"{name}:={values[name]}: a number was expected") from None
 
 
-def _twin(values: Mapping[str, str]) -> Process:
+def _clock() -> str:
+    """A name for the clock of a new twin's world, where that world may have to wait."""
+    return secrets.token_hex(4) if cores_may_vanish() else ""
+
+
+def _twin(values: Mapping[str, str], world: Mapping[str, Value]) -> Process:
     if not values["seed"].isdecimal():
         raise Refusal(f"seed:={values['seed']}: a seed is a whole number")
-    parameters = _wire(values)
+    parameters = dict(world)
     parameters.update(floor=values["floor"], preset=values["preset"], seed=int(values["seed"]))
     return Process("twin", parameters, essential=True)
 

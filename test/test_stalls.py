@@ -1,6 +1,5 @@
 """A machine that stands still is noticed, and only a trial that failed meanwhile is taken again."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -8,20 +7,12 @@ import time
 
 import psutil
 import pytest
+from rights import real_time_is_allowed
 
 pytest.importorskip("mujoco")
 from sim2real_deploy.control.stalls import StallWitness
 from sim2real_deploy.evaluation import faults
 from sim2real_deploy.evaluation.fault_cases import Case
-
-
-def real_time_is_allowed() -> bool:
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    except PermissionError:
-        return False
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    return True
 
 
 @pytest.mark.skipif(not real_time_is_allowed(), reason="no right to real-time priority")

@@ -63,7 +63,8 @@ class View:
         names, rows = labelled(self.series[TICKS])
         columns: dict[str, npt.NDArray[Any]] = {n: rows[:, i] for i, n in enumerate(names)}
         offset_ns = int(self.bag.information.get("epoch_minus_monotonic_ns", "0"))
-        columns["seconds"] = (columns["now_ns"] + float(offset_ns - self.start_ns)) / 1e9
+        now_ns = columns["now_ns"] + columns.get("stood_still_ns", 0.0)
+        columns["seconds"] = (now_ns + float(offset_ns - self.start_ns)) / 1e9
         return columns
 
     def about(self) -> str:

@@ -33,6 +33,7 @@ COLUMNS = (
     "write_ns",
     "missed",  # the gap was longer than two periods
     "surprise",
+    "stood_still_ns",  # of this computer, by now: a twin's world waits for it, a robot's never does
 )
 _FIGURES = struct.Struct(f"={len(COLUMNS)}d")
 
@@ -101,7 +102,15 @@ class TickRing:
         start = self._places[field]
         return start, start + source.nbytes, source.reshape(-1).view(np.uint8).data
 
-    def write(self, now_ns: int, age_ns: int, gap_ns: int, work_ns: int, write_ns: int) -> None:
+    def write(
+        self,
+        now_ns: int,
+        age_ns: int,
+        gap_ns: int,
+        work_ns: int,
+        write_ns: int,
+        stood_still_ns: int = 0,
+    ) -> None:
         """Take this tick's row down. Called by the loop alone."""
         controller, state = self._controller, self._controller.state
         at, into = self.written % self._capacity * self._row_size, self._bytes
@@ -125,6 +134,7 @@ class TickRing:
             write_ns,
             gap_ns > 2 * controller.period_ns,
             controller.surprise,
+            stood_still_ns,
         )
         for start, end, source in self._every_tick:
             into[at + start : at + end] = source

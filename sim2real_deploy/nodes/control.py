@@ -21,7 +21,7 @@ from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Supervised, Unsupervised
 from sim2real_deploy.control.wire_claim import WireClaim
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import ROBOT, WIRE, Parameter, Stop, declare, run
+from sim2real_deploy.nodes.common import CLOCK, ROBOT, WIRE, Parameter, Stop, declare, run
 from sim2real_deploy.nodes.driver import Driver
 from sim2real_deploy.nodes.policy import PolicyNode
 from sim2real_deploy.nodes.statistics import Statistics
@@ -30,6 +30,7 @@ from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.local_channel import LocalChannel, run_directory
+from sim2real_deploy.wire.world_clock import open_clock
 
 POLICY = (
     ROBOT,
@@ -37,6 +38,7 @@ POLICY = (
 )
 DRIVER = (
     *WIRE,
+    CLOCK,
     Parameter("stage", "", "How far it may go: a stage in config/stages.yaml; '' for its default."),
     Parameter("supervised", True, "Move only under a safety supervisor. False for tests alone."),
     Parameter("publish_rate", 100.0, "Rate of the state topics, Hz.", (1.0, 500.0)),
@@ -60,7 +62,10 @@ class Control(Driver):
         self._domain: int = values["domain"]
         self._period_s = 1.0 / values["publish_rate"]
         self._closers: list[Callable[[], None]] = []
-        self._link = DdsLink(spec, values["interface"], values["domain"], name="control")
+        clock = open_clock(self.get_namespace(), values["domain"], values["clock"])
+        self._link = DdsLink(
+            spec, values["interface"], values["domain"], name="control", clock=clock
+        )
         self._closers.append(self._link.close)
         controller = Controller(spec, stage, policy)
         supervision = self._join_chain(values) if values["supervised"] else Unsupervised()

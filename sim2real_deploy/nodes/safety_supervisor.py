@@ -22,7 +22,7 @@ from std_srvs.srv import Trigger
 
 from sim2real_deploy.control.realtime import prefer_this_process
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import LATCHED, WIRE, Parameter, declare, run
+from sim2real_deploy.nodes.common import CLOCK, LATCHED, WIRE, Parameter, declare, run
 from sim2real_deploy.nodes.common import Stop as ProcessEnd
 from sim2real_deploy.nodes.supervisor_loop import SupervisorLoop
 from sim2real_deploy.robots import load_robot
@@ -35,6 +35,7 @@ from sim2real_deploy.safety.watch import Watch
 from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.local_channel import LocalChannel, run_directory
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
+from sim2real_deploy.wire.world_clock import open_clock
 
 LOOK_AROUND_S = 0.05  # for other writers; the rest of the surroundings once a second
 MODE_TIMEOUT_S = 0.1
@@ -43,6 +44,7 @@ CROWD = QoSProfile(depth=1000)  # calls that may come at once and all get an ans
 BUTTONS = ("", "R1", "L1", "R2", "L2", "A", "B", "X", "Y")
 PARAMETERS = (
     *WIRE,
+    CLOCK,
     Parameter("stage", "tether", "How far it may go: a stage in config/safety.yaml."),
     Parameter("settings", "", "Another file in the form of config/safety.yaml."),
     Parameter("dead_man", "", "Button of the remote to be held while walking.", choices=BUTTONS),
@@ -75,7 +77,10 @@ class SafetySupervisor(Node):
         events = load_events(self._robot, values["stage"], settings)
         directory = run_directory(self.get_namespace(), values["domain"])
         channel = LocalChannel(directory, "safety", "control")
-        link = DdsLink(self._robot, values["interface"], values["domain"], name="safety")
+        clock = open_clock(self.get_namespace(), values["domain"], values["clock"])
+        link = DdsLink(
+            self._robot, values["interface"], values["domain"], name="safety", clock=clock
+        )
         self._link = link
         self._switcher = MotionSwitcher(link.participant, MODE_TIMEOUT_S)
         self.loop = SupervisorLoop(self._robot, events, link, channel, values["dead_man"])
@@ -247,7 +252,7 @@ class SafetySupervisor(Node):
 
     def _write_incident(self) -> None:
         loop = self.loop
-        if not loop.stops or time.monotonic_ns() - loop.stops[0] < AFTERMATH_NS:
+        if not loop.stops or loop.now_ns() - loop.stops[0] < AFTERMATH_NS:
             return
         now_ns = loop.stops.popleft()
         content = incident(

@@ -20,7 +20,7 @@ class Statistics:
         self._figures: list[Figures] = []
         self._limited = dict.fromkeys(Limit, 0)  # ticks since the start in which a limit acted
         self._seen_misses = 0
-        self._began: tuple[float, float, int] | None = None  # ns, robot's ms, states until then
+        self._began: tuple[float, float, int] | None = None  # s, robot's ms, states until then
 
     def note(self, words: str) -> None:
         """Something the system did not allow; "" when it did."""
@@ -71,21 +71,28 @@ class Statistics:
         return DiagnosticArray(status=[status])
 
     def _robot_keeps_time(self, figures: Figures) -> dict[str, str]:
-        """How often it spoke since it was first heard, and how its clock goes by ours."""
+        """How often it spoke since it was first heard, and how its clock goes by this computer's,
+        the time for which a twin's world waited included."""
         counters = self._loop.link.counters
-        now_ns, tick = figures[-1, [COLUMNS.index(name) for name in ("now_ns", "state_tick")]]
+        names = ("now_ns", "stood_still_ns", "state_tick")
+        now_ns, still_ns, tick = figures[-1, [COLUMNS.index(name) for name in names]]
+        now_s = (now_ns + still_ns) / 1e9
         states = counters.received + counters.lost
         if tick < 0:
             return {}
         if self._began is None or tick < self._began[1]:  # or it has started anew
-            self._began = now_ns, tick, states
-        began_ns, began_tick, began_states = self._began
-        seconds = (now_ns - began_ns) / 1e9
+            self._began = now_s, tick, states
+        began_s, began_tick, began_states = self._began
+        seconds = now_s - began_s
         if not seconds:
             return {}
         clock = (tick - began_tick) / 1e3 / seconds
         rate = (states - began_states) / seconds
-        return {"robot's state rate": f"{rate:.2f} Hz", "robot's clock": f"{clock:.4f} of ours"}
+        facts = {"robot's state rate": f"{rate:.2f} Hz", "robot's clock": f"{clock:.4f} of ours"}
+        if still_ns:
+            waited = f"{still_ns / 1e6:.0f} ms, and the twin's world with it"
+            facts["this computer stood still"] = waited
+        return facts
 
 
 def _timing(figures: Figures, period_ns: int) -> dict[str, str]:

@@ -58,6 +58,7 @@ class SupervisorLoop:
         self.recorder_silence_s: float | None = None
         self.disk_free_gb: float | None = None
 
+        self.now_ns = link.now_ns
         self._link = link
         self._channel = channel
         self._damping = JointCommand.damping(robot.joint_count, float(robot.damping[0]))
@@ -90,7 +91,7 @@ class SupervisorLoop:
         if self._thread.is_alive():
             self._thread.join()
         farewell = Verdict(Stop.ESTOP, 1.0, False, True, "the supervisor has ended")
-        self._send_heartbeat(farewell, time.monotonic_ns())
+        self._send_heartbeat(farewell, self.now_ns())
         self._channel.close()
         self._link.close()
 
@@ -130,7 +131,7 @@ class SupervisorLoop:
             due = time.monotonic()
             while not self._stopping.is_set():
                 due = self._rest_until(due) + LOOK_S
-                self._cycle(self._link.wait(0.0), time.monotonic_ns())
+                self._cycle(self._link.wait(0.0), self.now_ns())
         except BaseException as error:
             self.failure = error
             raise
@@ -148,7 +149,7 @@ class SupervisorLoop:
     def _cycle(self, state: RobotState | None, now_ns: int) -> None:
         if state is not None:
             self.states.append(state)
-        self._watch_wire()
+        self._watch_wire(now_ns)
         for datagram in self._channel.receive():
             self.chain.hear(datagram)
         control_silence_s = self._watch_control(now_ns)
@@ -186,7 +187,7 @@ class SupervisorLoop:
         control = report.participant if report else ""
         return tuple(writer for writer in self.other_writers if writer.participant != control)
 
-    def _watch_wire(self) -> None:
+    def _watch_wire(self, now_ns: int) -> None:
         """The newest command on the wire, whoever sent it."""
         for sample in self._commands.take():
             if sample.data != self._command:  # control repeats itself until the policy's next step
@@ -196,7 +197,7 @@ class SupervisorLoop:
                     continue
                 self._command = sample.data
                 self._command_damping = is_damping(self._command_decoder.decode(sample.data))
-            self._command_ns = sample.received_ns
+            self._command_ns = now_ns
 
     def _watch_control(self, now_ns: int) -> float:
         """How long control owes an answer; a process that ended does not have to time out."""

@@ -16,18 +16,31 @@ from std_srvs.srv import Trigger
 
 from sim2real_deploy.control.realtime import calm_interpreter, prefer_this_process
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import LATCHED, SENSOR, WIRE, Parameter, Stop, declare, heard, run
+from sim2real_deploy.nodes.common import (
+    CLOCK,
+    LATCHED,
+    SENSOR,
+    WIRE,
+    Parameter,
+    Stop,
+    declare,
+    heard,
+    run,
+)
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.core_beats import CoreBeats
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.floors import FLOORS, named_floor
 from sim2real_deploy.twin.on_wire import TwinOnWire
 from sim2real_deploy.twin.requests import parse
 from sim2real_deploy.twin.robot import BaseTruth, TwinRobot
 from sim2real_deploy.twin.session import describe
+from sim2real_deploy.wire.world_clock import TwinClock, WorldClock, open_page
 
 PARAMETERS = (
     *WIRE,
+    CLOCK,
     Parameter("floor", "flat", "What it stands on.", choices=tuple(FLOORS)),
     Parameter("preset", "default", "Imperfections: a preset in config/twin.yaml."),
     Parameter("seed", 0, "Seed of the rough floor and of all noise.", (0, 2**31 - 1)),
@@ -50,7 +63,8 @@ class Twin(Node):
             seed=values["seed"],
             sport_mode=values["sport_mode"],
         )
-        self._on_wire = TwinOnWire(body, values["interface"], values["domain"])
+        clock = self._keep_clock(values["domain"], values["clock"])
+        self._on_wire = TwinOnWire(body, values["interface"], values["domain"], clock)
         self._odometry = self.create_publisher(Odometry, "~/odom", SENSOR)
         self._faults = self.create_publisher(String, "~/faults", LATCHED)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
@@ -63,6 +77,8 @@ class Twin(Node):
         self._told_faults: str | None = None
         self._tell_faults()
         calm_interpreter()
+        if self._beats is not None:
+            self._beats.start()
         self._on_wire.start()
         self._mirror.start()
         self.get_logger().info(
@@ -74,6 +90,17 @@ class Twin(Node):
         self._stop.request()
         self._mirror.join()
         self._on_wire.close()
+        if self._beats is not None:
+            self._beats.close()
+
+    def _keep_clock(self, domain: int, name: str) -> WorldClock:
+        """The clock of the world this robot lives in; where it has a name, it is kept here."""
+        self._beats: CoreBeats | None = None
+        if not name:
+            return WorldClock()
+        page = open_page(self.get_namespace(), domain, name)
+        self._beats = CoreBeats(page)
+        return TwinClock(page)
 
     def _on_request(self, message: String) -> None:
         try:

@@ -27,6 +27,7 @@ from sim2real_deploy.wire.channels import Participant, RawReader, RawWriter
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.messages import FAMILIES
 from sim2real_deploy.wire.rpc import RpcServer
+from sim2real_deploy.wire.world_clock import WorldClock
 
 Result = TypeVar("Result")
 
@@ -61,8 +62,11 @@ class _Face:
 class TwinOnWire:
     """Runs a TwinRobot on a DDS domain from `start` to `close`; also a context manager."""
 
-    def __init__(self, twin: TwinRobot, interface: str, domain: int) -> None:
+    def __init__(
+        self, twin: TwinRobot, interface: str, domain: int, clock: WorldClock | None = None
+    ) -> None:
         self.twin = twin
+        self.clock = clock or WorldClock()
         self.timing = Timing()
         self._period_ns = round(1e9 / twin.robot.wire.rate_hz)
         self._family = FAMILIES[twin.robot.wire.family]
@@ -118,7 +122,7 @@ class TwinOnWire:
 
     def _live(self) -> None:
         self.scheduling = prefer_this_thread()
-        due = time.monotonic_ns()
+        due = self.clock.now_ns()
         while not self._stop.is_set():
             due = self._keep_time(due)
             self._do_what_was_asked()
@@ -133,10 +137,10 @@ class TwinOnWire:
 
     def _keep_time(self, due: int) -> int:
         """Sleep until the period is due, note how late it is, and say when the next one is."""
-        wait = due - time.monotonic_ns()
-        if wait > 0:
+        now_ns = self.clock.now_ns
+        while (wait := due - now_ns()) > 0 and not self._stop.is_set():
             time.sleep(wait / 1e9)
-        late = time.monotonic_ns() - due
+        late = now_ns() - due
         self.timing.late += late > self._period_ns
         self.timing.worst_s = max(self.timing.worst_s, late / 1e9)
         if late > _GIVE_UP * 1e9:

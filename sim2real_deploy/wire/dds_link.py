@@ -9,6 +9,7 @@ from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.intake import Intake
 from sim2real_deploy.wire.link import LinkCounters, Writer
 from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.world_clock import WorldClock
 
 LOW_STATE = "rt/lowstate"
 LOW_CMD = "rt/lowcmd"
@@ -18,13 +19,21 @@ class DdsLink:
     """State and commands over DDS. `name` is how other writers' owners see us."""
 
     def __init__(
-        self, robot: RobotSpec, interface: str, domain: int, kind: Kind = "robot", name: str = ""
+        self,
+        robot: RobotSpec,
+        interface: str,
+        domain: int,
+        kind: Kind = "robot",
+        name: str = "",
+        clock: WorldClock | None = None,
     ) -> None:
         family = FAMILIES[robot.wire.family]
         self._intake = Intake(robot)
         self._counters = self._intake.counters
         self._encoder = CommandEncoder(robot)
         self._sending = threading.Lock()
+        self._clock = clock or WorldClock()
+        self.now_ns = self._clock.now_ns
         self.participant = Participant(domain, interface, name)
         self._reader = self.participant.reader(LOW_STATE, family.state.type_name, kind)
         self._writer = self.participant.writer(LOW_CMD, family.command.type_name, kind)
@@ -37,15 +46,16 @@ class DdsLink:
     def latest(self) -> RobotState | None:
         return self._intake.latest
 
-    def now_ns(self) -> int:
-        return time.monotonic_ns()
+    @property
+    def stood_still_ns(self) -> int:
+        return self._clock.stood_still_ns
 
     def wait(self, timeout_s: float) -> RobotState | None:
         """The newest of the samples that have come. Bad ones do not cut the wait short."""
         reader, accept = self._reader, self._intake.accept
         deadline = time.monotonic() + timeout_s
         while reader.wait(timeout_s):
-            newest, now_ns = None, time.monotonic_ns()
+            newest, now_ns = None, self.now_ns()
             for sample in reader.take_bytes():
                 newest = accept(sample, now_ns) or newest
             if newest is not None:

@@ -45,6 +45,10 @@ class InProcessLink:
     def now_ns(self) -> int:
         return self._plant.now_ns()
 
+    @property
+    def stood_still_ns(self) -> int:
+        return 0
+
     def wait(self, timeout_s: float) -> RobotState | None:
         """Step the plant until it says something new, or the simulated time is up."""
         deadline = self._plant.now_ns() + int(timeout_s * 1e9)

@@ -40,7 +40,11 @@ class Link(Protocol):
         """What has come and gone so far; the same object every time."""
 
     def now_ns(self) -> int:
-        """The link's clock: monotonic on a robot, simulated in process."""
+        """The world's clock: monotonic on a robot, simulated in process."""
+
+    @property
+    def stood_still_ns(self) -> int:
+        """How far that is behind this computer's clock: a twin's world may have waited for it."""
 
     def wait(self, timeout_s: float) -> RobotState | None:
         """Block until a state newer than the last one returned, or None after the timeout."""
