@@ -77,7 +77,7 @@ def test_stand_walk_and_sit_down_with_odometry_near_the_truth():
             odometry.update(stack.controller.state)
             if tick > 1500:
                 speeds.append(stack.velocity()[0])
-                errors.append(odometry.velocity[:2] - stack.velocity()[:2])
+                errors.append(np.subtract(odometry.velocity, stack.velocity())[:2])
     assert stack.controller.mode is Mode.WALKING
     assert np.mean(speeds) > 0.3
     assert np.sqrt(np.mean(np.square(errors))) < 0.1

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from policy_samples import make_state
 
-from sim2real_deploy.control.odometry import LegKinematics, LegOdometry, cross, rotate
+from sim2real_deploy.control.legs import cross, foot_force
+from sim2real_deploy.control.odometry import LegOdometry, legs_of, rotate
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.model import BASE, build_model
@@ -22,33 +23,31 @@ def random_poses(count: int) -> np.ndarray:
 def test_feet_are_where_the_model_has_them():
     model = build_model(SPEC, Floor())
     data = mujoco.MjData(model)
-    legs = LegKinematics(SPEC)
+    legs = legs_of(SPEC)
     for q in random_poses(20):
         data.qpos[3:7] = 1, 0, 0, 0
         data.qpos[7:] = q
         mujoco.mj_forward(model, data)
         base = data.body(BASE).xpos
         expected = [data.geom(leg.foot).xpos - base for leg in SPEC.legs.values()]
-        np.testing.assert_allclose(legs.solve(q[legs.index])[0], expected, atol=1e-6)
+        np.testing.assert_allclose([leg.pose(q).foot for leg in legs], expected, atol=1e-6)
 
 
 def test_the_jacobian_is_the_slope_of_the_kinematics():
-    legs = LegKinematics(SPEC)
     for q in random_poses(10):
-        angles = q[legs.index]
-        _, _, columns = legs.solve(angles)
-        for joint in range(angles.shape[1]):
-            nudge = np.zeros_like(angles)
-            nudge[:, joint] = 1e-6
-            slope = (legs.solve(angles + nudge)[0] - legs.solve(angles - nudge)[0]) / 2e-6
-            np.testing.assert_allclose(columns[:, joint], slope, atol=1e-6)
+        for leg in legs_of(SPEC):
+            for joint, column in zip(leg.joints, leg.pose(q).columns, strict=True):
+                nudge = np.zeros_like(q)
+                nudge[joint] = 1e-6
+                slope = np.subtract(leg.pose(q + nudge).foot, leg.pose(q - nudge).foot) / 2e-6
+                np.testing.assert_allclose(column, slope, atol=1e-6)
 
 
 def test_a_load_on_the_feet_is_found_in_the_torques():
-    legs = LegKinematics(SPEC)
-    _, _, columns = legs.solve(SPEC.stand_pose[legs.index].astype(float))
     torque = np.zeros(SPEC.joint_count, np.float32)
-    torque[legs.index] = -columns @ np.array([0.0, 0.0, 37.0])
+    for leg in legs_of(SPEC):
+        columns = np.array(leg.pose(SPEC.stand_pose).columns)
+        torque[list(leg.joints)] = -columns @ np.array([0.0, 0.0, 37.0])
     odometry = LegOdometry(SPEC)
     odometry.update(make_state(SPEC, torque=torque))
     np.testing.assert_allclose(odometry.loads, 37.0, rtol=1e-3)
@@ -70,12 +69,21 @@ def test_a_robot_without_lengths_has_no_leg_odometry():
 
 
 @pytest.mark.parametrize("seed", range(5))
+def test_the_force_at_a_foot_is_the_one_that_its_torques_make(seed):
+    random = np.random.default_rng(seed)
+    jacobian, force = random.standard_normal((3, 3)), random.standard_normal(3)
+    found = foot_force([tuple(row) for row in jacobian], jacobian @ force)
+    regular = jacobian.T @ jacobian + 1e-6 * np.eye(3)
+    np.testing.assert_allclose(found, np.linalg.solve(regular, jacobian.T @ jacobian @ force))
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_cross_and_rotate_are_what_they_say(seed):
     random = np.random.default_rng(seed)
-    a, b = random.standard_normal((2, 4, 3))
+    a, b = random.standard_normal((2, 3))
     np.testing.assert_allclose(cross(a, b), np.cross(a, b))
     quaternion = random.standard_normal(4)
     quaternion /= np.linalg.norm(quaternion)
     expected = np.zeros(3)
-    mujoco.mju_rotVecQuat(expected, a[0], quaternion)
-    np.testing.assert_allclose(rotate(quaternion, a[0]), expected, atol=1e-9)
+    mujoco.mju_rotVecQuat(expected, a, quaternion)
+    np.testing.assert_allclose(rotate(quaternion, tuple(a)), expected, atol=1e-9)

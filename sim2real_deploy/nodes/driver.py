@@ -150,9 +150,9 @@ class Driver(Node):
     def _show_odometry(self, state: RobotState, found: LegOdometry, stamp: Any) -> None:
         odom = self._odom_message
         odom.header.stamp = stamp
-        _set_vector(odom.pose.pose.position, found.position.tolist())
+        _set_vector(odom.pose.pose.position, found.position)
         _set_quaternion(odom.pose.pose.orientation, state)
-        _set_vector(odom.twist.twist.linear, found.velocity.tolist())
+        _set_vector(odom.twist.twist.linear, found.velocity)
         _set_vector(odom.twist.twist.angular, state.gyroscope.tolist())
         self._odom.publish(odom)
 

@@ -104,6 +104,8 @@ class TwinRobot:
         self._foot_force = self.data.sensordata[3:]
         self._found = self._lie_down()
         self.reset(seed)
+        self.exchange(())  # what is compiled when first called takes seconds: now, not on the wire
+        self.reset(seed)
 
     def reset(self, seed: int) -> None:
         """Back to lying down, switched on just now, with all errors drawn anew from the seed."""
