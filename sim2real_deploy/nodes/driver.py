@@ -1,7 +1,7 @@
 """The `<robot>_driver` node: the robot as ROS sees it, and the ways to ask something of it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -214,7 +214,7 @@ def read_joy(joy: Joy) -> Remote:
     return Remote(-axis(0), axis(1), -axis(3), axis(4), frozenset(pressed))
 
 
-def _set_vector(message: Any, values: list[float]) -> None:
+def _set_vector(message: Any, values: Sequence[float]) -> None:
     message.x, message.y, message.z = values
 
 
