@@ -182,6 +182,9 @@ def _clock() -> str:
 
 
 def _twin(values: Mapping[str, str], world: Mapping[str, Value]) -> Process:
+    for module in ("mujoco", "numba"):
+        if find_spec(module) is None:
+            raise Refusal(f"a twin needs {module}: pip install 'sim2real_deploy[sim]'")
     if not values["seed"].isdecimal():
         raise Refusal(f"seed:={values['seed']}: a seed is a whole number")
     parameters = dict(world)

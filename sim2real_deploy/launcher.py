@@ -4,6 +4,7 @@ Each process gets a session of its own, so that a terminal's Ctrl-C reaches only
 the stop stays in order. A node whose launcher dies is told by the kernel (nodes/common.py).
 """
 
+import io
 import os
 import signal
 import subprocess
@@ -46,7 +47,7 @@ def command_line(
 class _Running:
     process: Process
     colour: str
-    popen: subprocess.Popen[str]
+    popen: subprocess.Popen[bytes]
     reader: threading.Thread
 
 
@@ -107,12 +108,12 @@ class Launcher:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
             start_new_session=True,
         )
         assert popen.stdout is not None
-        arguments = (process.name, colour, popen.stdout)
+        # As text=True would, but that takes a carriage return for the end of a line.
+        output = io.TextIOWrapper(popen.stdout, errors="replace", newline="\n")
+        arguments = (process.name, colour, output)
         reader = threading.Thread(target=self._relay, args=arguments, daemon=True)
         reader.start()
         self._running.append(_Running(process, colour, popen, reader))

@@ -1,0 +1,49 @@
+"""What the launcher shows of its processes: lines as they come, and one line that is live."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+LAUNCH = textwrap.dedent("""
+    import sys
+    from sim2real_deploy import launcher
+    from sim2real_deploy.bringup import Process
+
+    SAYS = "import time; print('\\\\rgoing 1'); print('\\\\rgoing 2'); time.sleep(1); print('done')"
+    launcher.command_line = lambda *_: [sys.executable, "-c", SAYS]
+    sys.exit(launcher.Launcher([Process("some", essential=True)]).run())
+""")
+
+
+def shown(terminal: bool) -> str:
+    """What a launcher writes, at a terminal or into a pipe."""
+    if not terminal:
+        return subprocess.run([sys.executable, "-c", LAUNCH], capture_output=True, text=True).stdout
+    ours, theirs = os.openpty()
+    process = subprocess.Popen([sys.executable, "-c", LAUNCH], stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    written = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            written += chunk
+    except OSError:  # the terminal's other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(20) == 0
+    return written.decode()
+
+
+def test_into_a_pipe_a_status_is_a_line_like_any_other():
+    lines = [line.split() for line in shown(terminal=False).splitlines()]
+    assert lines == [["some", "going", "1"], ["some", "going", "2"], ["some", "done"]]
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo terminals")
+def test_at_a_terminal_a_status_replaces_the_one_before():
+    written = shown(terminal=True)
+    assert "going 2" in written
+    assert "some going" not in written.replace("\x1b[0m", "").replace("\x1b[36m", "")
+    assert any(line.strip().endswith("done") for line in written.splitlines())
