@@ -46,6 +46,20 @@ def test_a_healthy_robot_passes(robot: WireRobot) -> None:
     assert found["mode"].verdict is Verdict.WARN, "this robot has no mode service"
 
 
+@pytest.mark.parametrize(
+    ("virtual", "interface", "verdict"),
+    [(False, "robot0", Verdict.OK), (True, "lo", Verdict.OK), (True, "robot0", Verdict.WARN)],
+)
+def test_a_robot_is_not_to_be_driven_from_a_virtual_machine(
+    monkeypatch: pytest.MonkeyPatch, virtual: bool, interface: str, verdict: Verdict
+) -> None:
+    monkeypatch.setattr(doctor, "cores_may_vanish", lambda: virtual)
+    monkeypatch.setattr(doctor, "_robot", lambda patient: iter(()))
+    found = findings(0, interface=interface)["machine"]
+    assert found.verdict is verdict
+    assert bool(found.remedy) == (verdict is Verdict.WARN)
+
+
 def test_a_sick_robot_fails_with_a_remedy_each(robot: WireRobot) -> None:
     temperature = np.full(12, 30, np.int8)
     temperature[5] = 75

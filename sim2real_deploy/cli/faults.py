@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,7 +125,8 @@ def _mount_small_disk(folder: Path) -> bool:
 def _commands(
     folder: Path, domain: int, policy: str, cable: "Cable | None"
 ) -> dict[str, list[str]]:
-    """The graph of a bring-up, the twin left out: the campaign has it under its own hand."""
+    """The graph of a bring-up, the twin left out: the campaign has it under its own hand. The
+    clock is a robot's: what is timed is the stack as it runs on one."""
     from sim2real_deploy.bringup import GO2_WALK, Process, go2_walk, resolve
     from sim2real_deploy.evaluation.faulty_policy import write_faulty_policy
     from sim2real_deploy.launcher import command_line
@@ -136,6 +138,10 @@ def _commands(
     given = {"policy": str(faulty), "stage": "indoor", "domain": str(domain), "dashboard": "true"}
     given["interface"] = cable.far_interface if cable else "lo"
     given["runs"] = str(folder / "runs")
-    graph = [process for process in go2_walk(resolve(GO2_WALK, given)) if process.name != "twin"]
+    graph = [
+        replace(process, parameters={k: v for k, v in process.parameters.items() if k != "clock"})
+        for process in go2_walk(resolve(GO2_WALK, given))
+        if process.name != "twin"
+    ]
     graph.append(Process("fault_operator"))
     return {process.name: command_line(process, "", "") for process in graph}

@@ -25,6 +25,7 @@ from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.wire.channels import check_middleware
 from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
+from sim2real_deploy.wire.world_clock import cores_may_vanish
 
 LISTEN_S = 2.0
 FIRST_STATE_S = 5.0
@@ -76,7 +77,17 @@ class Patient:
 
 def examine(patient: Patient) -> Iterator[Finding]:
     """Everything, in the order in which it matters; each finding as soon as it is made."""
-    for look in (_middleware, _interface, _clock, _rights, _load, _disk, _policy, _stage):
+    for look in (
+        _middleware,
+        _interface,
+        _machine,
+        _clock,
+        _rights,
+        _load,
+        _disk,
+        _policy,
+        _stage,
+    ):
         yield _told(look, patient)
     if patient.interface in psutil.net_if_stats():
         yield from _robot(patient)
@@ -113,6 +124,15 @@ def _interface(patient: Patient) -> Finding:
         return Finding(name, Verdict.FAIL, f"'{patient.interface}' has no multicast", remedy)
     speed = f", {statistics.speed} Mbit/s" if statistics.speed else ""
     return ok(name, f"'{patient.interface}' is up{speed}")
+
+
+def _machine(patient: Patient) -> Finding:
+    if not cores_may_vanish():
+        return ok("machine", "its cores are its own")
+    text = "virtual: its host may take cores away for tens of milliseconds"
+    if patient.interface == "lo":
+        return ok("machine", f"{text}; a twin's world waits for them")
+    return Finding("machine", Verdict.WARN, text, "drive a robot from a computer of its own")
 
 
 def _clock(_: Patient) -> Finding:
