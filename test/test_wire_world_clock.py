@@ -1,5 +1,7 @@
 """The clock of a twin's world waits while a core of this computer stands still; a robot's never."""
 
+import subprocess
+import sys
 import time
 from itertools import pairwise
 
@@ -20,6 +22,14 @@ from sim2real_deploy.wire.world_clock import (
 )
 
 MS = 1_000_000
+WRITER = """
+import sys
+from pathlib import Path
+from sim2real_deploy.wire.world_clock import ClockPage
+page, count = ClockPage(Path(sys.argv[1])), int(sys.argv[2])
+while True:
+    page._write(*[page.version + 1] * count)
+"""
 
 
 class World:
@@ -40,7 +50,7 @@ class World:
             self.now_ns += MS
             if self.now_ns % BEAT_NS == 0:
                 for core in set(range(self.cores)) - away:
-                    self.page.beat(core, self.now_ns)
+                    self.page.beat(core)
             seen.append(self.clock.now_ns())
         return seen
 
@@ -128,9 +138,30 @@ def test_a_page_that_is_being_written_is_read_as_it_was(world):
     world.live(100)
     before = world.clock.now_ns()
     page = world.page
-    *values, behind = page._form.unpack_from(page._memory)
-    page._form.pack_into(page._memory, 0, *values[:1], 10**18, *values[2:], behind + 1)
+    page._memory[:8] = (page.version + 1).to_bytes(8, sys.byteorder)
+    page._memory[8:16] = (10**18).to_bytes(8, sys.byteorder)
     assert world.clock.now_ns() == before
+
+
+def test_no_reading_mixes_what_was_written_at_different_times(tmp_path):
+    """A writer in another process that never rests, whose values are all the same number."""
+    page = ClockPage(tmp_path / "clock")
+    count = len(page.read()) - 1
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(page.path), str(count)])
+    try:
+        seen, last = set(), 0
+        until = time.monotonic() + 3.0
+        while time.monotonic() < until:
+            version, *values = page.read()
+            assert len(set(values)) == 1
+            assert version == values[0]
+            assert version >= last
+            seen.add(version)
+            last = version
+        assert len(seen) > 1000
+    finally:
+        writer.kill()
+        writer.wait()
 
 
 def test_a_thread_held_up_in_the_middle_of_reading_does_not_turn_time_back(world, monkeypatch):

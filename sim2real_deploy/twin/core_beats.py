@@ -40,7 +40,7 @@ class CoreBeats:
             return
         due_ns = time.monotonic_ns()
         while not self._stop.is_set():
-            self._page.beat(core, time.monotonic_ns())
+            self._page.beat(core)
             now_ns = time.monotonic_ns()
             due_ns = max(due_ns + BEAT_NS, now_ns)
             time.sleep((due_ns - now_ns) / 1e9)

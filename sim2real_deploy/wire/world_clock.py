@@ -10,7 +10,6 @@ holds in the world's time, by code that does not know which of the two clocks it
 import mmap
 import os
 import struct
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ BEAT_NS = 5_000_000  # every core says this often that it is there
 GRACE_NS = 10_000_000  # since its last beat; after that it stands still
 LONGEST_NS = 250_000_000  # no core is away for longer: then the twin is, and the world goes on
 _READ_AGAIN = 3  # times, when somebody is writing
+_VERSION = struct.Struct("=Q")
 
 
 class WorldClock:
@@ -81,37 +81,45 @@ class ClockPage:
     """A version, then in ns: time lost, until when that is settled, and each core's last beat.
 
     Any process that knows the path may open it first. One process beats, in a thread per core.
+    Whoever writes puts the version before the values first and behind them last, whoever reads
+    looks the other way round: where both are the same, nothing was written in between.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         cores = os.sysconf("SC_NPROCESSORS_CONF")
-        self._form = struct.Struct(f"=Q{2 + cores}qQ")  # a version before and behind the values
+        self._form = struct.Struct(f"={2 + cores}q")
+        size = _VERSION.size + self._form.size + _VERSION.size
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            os.ftruncate(handle, self._form.size)
-            self._memory = mmap.mmap(handle, self._form.size)
+            os.ftruncate(handle, size)
+            self._memory = mmap.mmap(handle, size)
         finally:
             os.close(handle)
+        self._end = size - _VERSION.size
         self._values = [0] * (3 + cores)
         self._beating = threading.Lock()
 
     @property
     def version(self) -> int:
-        return int.from_bytes(self._memory[:8], sys.byteorder)
+        """Of what was written last, or is being written now."""
+        (version,) = _VERSION.unpack_from(self._memory)
+        return int(version)
 
     def read(self) -> list[int]:
-        """The values as of one moment; those of the last reading while somebody writes."""
+        """Version and values as of one moment; those of the last reading while somebody writes."""
         for _ in range(_READ_AGAIN):
-            *values, behind = self._form.unpack_from(self._memory)
-            if values[0] == behind:
-                self._values = values
+            (written,) = _VERSION.unpack_from(self._memory, self._end)
+            values = self._form.unpack_from(self._memory, _VERSION.size)
+            if self.version == written and written >= self._values[0]:
+                self._values = [written, *values]
                 break
         return self._values
 
-    def beat(self, core: int, now_ns: int) -> None:
-        """A core is there; what was lost until now is settled."""
+    def beat(self, core: int) -> None:
+        """A core is there now; what was lost until now is settled."""
         with self._beating:
+            now_ns = time.monotonic_ns()
             _, lost_ns, settled_ns, *beats_ns = self.read()
             stood_ns = standing_ns(now_ns, settled_ns, beats_ns)
             if stood_ns:
@@ -120,8 +128,10 @@ class ClockPage:
             self._write(lost_ns, settled_ns, *beats_ns)
 
     def _write(self, *values: int) -> None:
-        version = self.version + 1
-        self._form.pack_into(self._memory, 0, version, *values, version)
+        version = _VERSION.pack(self.version + 1)
+        self._memory[: _VERSION.size] = version
+        self._memory[_VERSION.size : self._end] = self._form.pack(*values)
+        self._memory[self._end :] = version
 
     def close(self) -> None:
         """Nobody beats any more: from now on no core is watched."""
