@@ -15,6 +15,9 @@ pytest.importorskip("mujoco", reason="mujoco is not installed")
 from rights import real_time_is_allowed
 from stack_support import stack
 
+from sim2real_deploy.analysis.recorded import Recorded
+from sim2real_deploy.analysis.view import TICKS, TOPICS, View
+from sim2real_deploy.bags import Bag
 from sim2real_deploy.cli.up import free_domain
 from sim2real_deploy.twin.core_beats import CoreBeats
 from sim2real_deploy.wire.world_clock import ClockPage, TwinClock, cores_may_vanish
@@ -65,3 +68,8 @@ def test_a_walk_goes_on_while_a_core_comes_and_goes(tmp_path, core):
     figures = json.loads(summary.read_text())["control"]
     assert figures["policy steps over a period late"] == "0", said
     assert int(figures["this computer stood still"].split()[0]) > 10 * 60
+    assert "The computer stood still for" in summary.with_name("report.html").read_text()
+    recorded = Recorded(Bag(summary.parent))
+    view = View(recorded, recorded.load(TOPICS))
+    recorded_s = view.seconds(view.series[TICKS])[-1]
+    assert view.ticks["seconds"][-1] == pytest.approx(recorded_s, abs=0.2)

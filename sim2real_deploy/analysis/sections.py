@@ -255,6 +255,9 @@ def latency(view: View) -> Section | None:
             plots.append(lines(name, "ms", [Line(name, view.ticks["seconds"][used], values)]))
     missed = int(view.ticks["missed"].sum())
     text = f"{missed} of {len(stepped)} ticks came more than two periods after the one before."
+    stood_ms = float(np.ptp(view.ticks.get("stood_still_ns", np.zeros(1)))) / 1e6
+    if stood_ms:
+        text += f" The computer stood still for {stood_ms:.0f} ms, and the twin's world with it."
     head = ("ms", "p50", "p90", "p99", "max")
     return Section("Latency", text, [table(head, rows)], plots, columns=3)
 
