@@ -71,7 +71,7 @@ def test_a_recurrent_network_carries_its_state_and_forgets_it_on_reset(tmp_path)
             policy.infer()
             found.append(float(policy.action[0]))
             for _ in range(rehearsals):
-                policy.rehearse(state, still)
+                policy.rehearse()
         return found
 
     assert three_steps() == [0, 1, 2]
@@ -92,10 +92,9 @@ def test_a_rehearsal_leaves_no_trace_in_what_is_observed(tmp_path):
     observations = [{"input": "obs", "terms": terms}]
     bundle = load(tmp_path, network(5 * SIZE, N), observations=observations)
     rehearsed, plain = bundle.open(), bundle.open()
-    other = make_state(SPEC, q=SPEC.stand_pose + 1, gyroscope=np.ones(3, np.float32))
     for step in range(7):
         state = make_state(SPEC, q=SPEC.stand_pose + np.float32(0.1 * step))
-        rehearsed.rehearse(other, (1.0, 0.0, 0.0))  # before the first step, too
+        rehearsed.rehearse()  # before the first step, too
         for policy in (rehearsed, plain):
             policy.observe(state, (0.5, 0.0, 0.0))
             policy.infer()

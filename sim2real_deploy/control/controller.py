@@ -91,11 +91,11 @@ class Controller:
 
     def rehearse(self, now_ns: int) -> None:
         """After the command is out: warm the policy up when the next tick will step it."""
-        if self.mode is not Mode.WALKING or self.policy is None or self.state is None:
+        if self.mode is not Mode.WALKING or self.policy is None:
             return
         if now_ns + 1.5 * self.period_ns >= self._policy_due_ns:
             try:
-                self.policy.rehearse(self.state, self.velocity.shaped)
+                self.policy.rehearse()
             except Exception as error:  # it would fail in the next tick, too
                 self.policy_failed = True
                 self.fail(f"{type(error).__name__}: {error}", now_ns)

@@ -154,7 +154,7 @@ class Observation:
     def place(self, buffer: Floats) -> None:
         """Live in `buffer` from now on: the network reads it where it is written."""
         self.values = buffer
-        self._memory = memory = buffer.data.cast("B")
+        memory = buffer.data.cast("B")
         first = self._group.newest == "first"
         self._moves = [
             (memory[later], memory[sooner]) if first else (memory[sooner], memory[later])
@@ -231,12 +231,6 @@ class Observation:
             for rows, newest in self._histories:
                 rows[:] = newest
         self._fresh = False
-
-    def rehearse(self, seen: Seen) -> None:
-        """Push, and take it back."""
-        values, fresh = bytes(self._memory), self._fresh
-        self.push(seen)
-        self._memory[:], self._fresh = values, fresh
 
 
 def _bind(term: Term, where: str) -> TermFunction:

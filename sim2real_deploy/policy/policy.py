@@ -110,15 +110,11 @@ class Policy:
         seen = raw if self.contract.action.observed == "raw" else clipped
         return seen, self._to_sdk([*moved, *self._held])
 
-    def rehearse(self, state: RobotState, command: Numbers) -> None:
-        """Go through the motions of a step and leave no trace, so that the next one finds the
-        processor's caches warm: a policy that rested for 20 ms takes several times as long as one
-        that did not."""
-        self._see(state, command)
-        for item in self._observations:
-            item.rehearse(self._seen)
+    def rehearse(self) -> None:
+        """Run the network on what is there and leave no trace, so that the next step finds it in
+        the processor's caches: one that rested for 20 ms takes several times as long. To rehearse
+        the rest of a step, too, costs as much again and gains nothing."""
         self.session.rehearse()
-        self._decide()
 
     def surprise(self) -> float:
         """Root mean square of the observation's z-scores: about 1 in training, 0 if not told."""
