@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.wire.world_clock import cores_may_vanish
+from sim2real_deploy.wire.world_clock import world_may_wait
 
 Value = str | int | float | bool
 YES_NO = ("true", "false")
@@ -178,7 +178,7 @@ def _number(values: Mapping[str, str], name: str) -> float:
 
 def _clock() -> str:
     """A name for the clock of a new twin's world, where that world may have to wait."""
-    return secrets.token_hex(4) if cores_may_vanish() else ""
+    return secrets.token_hex(4) if world_may_wait() else ""
 
 
 def _twin(values: Mapping[str, str], world: Mapping[str, Value]) -> Process:

@@ -73,6 +73,7 @@ class Launcher:
         self._respawn_at: dict[str, float] = {}
         self._console = Console(highlight=False)
         self._status = self._console.status("")
+        self._live = self._console.is_terminal and not self._console.is_dumb_terminal
         self._asked_to_stop = threading.Event()
 
     def run(self) -> int:
@@ -83,7 +84,7 @@ class Launcher:
         try:
             for process in self._processes:
                 self._start(process)
-            if self._console.is_terminal:
+            if self._live:
                 self._status.start()
             while not self._asked_to_stop.wait(0.05):
                 ended = self._first_essential_ended()
@@ -155,7 +156,7 @@ class Launcher:
 
     def _relay(self, name: str, colour: str, output: IO[str]) -> None:
         for line in output:
-            if line.startswith(STATUS) and self._console.is_terminal:
+            if line.startswith(STATUS) and self._live:
                 self._status.update(Text(line.strip()))
             else:
                 self._say(name, colour, line.strip(STATUS + "\n"))

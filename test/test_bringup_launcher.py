@@ -18,12 +18,13 @@ LAUNCH = textwrap.dedent("""
 """)
 
 
-def shown(terminal: bool) -> str:
-    """What a launcher writes, at a terminal or into a pipe."""
+def shown(terminal: str) -> str:
+    """What a launcher writes, at a kind of terminal or, where that is "", into a pipe."""
+    command, environment = [sys.executable, "-c", LAUNCH], {**os.environ, "TERM": terminal}
     if not terminal:
-        return subprocess.run([sys.executable, "-c", LAUNCH], capture_output=True, text=True).stdout
+        return subprocess.run(command, capture_output=True, text=True).stdout
     ours, theirs = os.openpty()
-    process = subprocess.Popen([sys.executable, "-c", LAUNCH], stdout=theirs, stderr=theirs)
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
     written = b""
     try:
@@ -36,14 +37,15 @@ def shown(terminal: bool) -> str:
     return written.decode()
 
 
-def test_into_a_pipe_a_status_is_a_line_like_any_other():
-    lines = [line.split() for line in shown(terminal=False).splitlines()]
+@pytest.mark.parametrize("terminal", ["", "dumb"])
+def test_where_no_line_can_be_replaced_a_status_is_a_line_like_any_other(terminal):
+    lines = [line.split() for line in shown(terminal).splitlines()]
     assert lines == [["some", "going", "1"], ["some", "going", "2"], ["some", "done"]]
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo terminals")
 def test_at_a_terminal_a_status_replaces_the_one_before():
-    written = shown(terminal=True)
+    written = shown("xterm")
     assert "going 2" in written
     assert "some going" not in written.replace("\x1b[0m", "").replace("\x1b[36m", "")
     assert any(line.strip().endswith("done") for line in written.splitlines())

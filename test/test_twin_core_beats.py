@@ -20,7 +20,7 @@ from sim2real_deploy.analysis.view import TICKS, TOPICS, View
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.cli.up import free_domain
 from sim2real_deploy.twin.core_beats import CoreBeats
-from sim2real_deploy.wire.world_clock import ClockPage, TwinClock, cores_may_vanish
+from sim2real_deploy.wire.world_clock import ClockPage, TwinClock, world_may_wait
 
 CORES = sorted(os.sched_getaffinity(0))
 pytestmark = [
@@ -53,7 +53,7 @@ def test_the_world_waits_for_whichever_core_is_away(tmp_path, core):
     assert clock.stood_still_ns == behind_ns
 
 
-@pytest.mark.skipif(not cores_may_vanish(), reason="no virtual machine: the twin's world goes on")
+@pytest.mark.skipif(not world_may_wait(), reason="here a twin's world waits for nobody")
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("core", CORES[:2])
 def test_a_walk_goes_on_while_a_core_comes_and_goes(tmp_path, core):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim2real_deploy import bringup
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.wire import world_clock
 from sim2real_deploy.wire.world_clock import (
@@ -178,6 +179,31 @@ def test_a_thread_held_up_in_the_middle_of_reading_does_not_turn_time_back(world
 
     monkeypatch.setattr(world.clock._page, "read", held_up)
     assert world.clock.now_ns() >= start
+
+
+@pytest.mark.parametrize(
+    ("virtual", "cores", "waits"), [(True, 2, True), (True, 64, False), (False, 2, False)]
+)
+def test_a_twins_world_waits_on_small_virtual_machines(monkeypatch, virtual, cores, waits):
+    monkeypatch.setattr(world_clock, "cores_may_vanish", lambda: virtual)
+    monkeypatch.setattr(world_clock.os, "sysconf", lambda name: cores)
+    assert world_clock.world_may_wait() == waits
+
+
+def test_only_a_twin_gets_such_a_clock(monkeypatch):
+    def clocks(**given):
+        arguments, graph = bringup.BRINGUPS["go2_walk"]
+        processes = graph(bringup.resolve(arguments, given))
+        return {p.name: p.parameters["clock"] for p in processes if "clock" in p.parameters}
+
+    monkeypatch.setattr(bringup, "world_may_wait", lambda: True)
+    twin = clocks()
+    assert set(twin) == {"twin", "safety_supervisor", "control"}
+    assert len(set(twin.values())) == 1
+    assert twin["control"]
+    assert twin != clocks(), "each world has its own"
+    real = clocks(robot="real", interface="robot0")
+    assert set(real.values()) == {""}
 
 
 @pytest.mark.parametrize("name", ["../x", "a b", "x/y", "-"])

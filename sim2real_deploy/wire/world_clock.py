@@ -21,6 +21,7 @@ from sim2real_deploy.wire.local_channel import run_directory
 BEAT_NS = 5_000_000  # every core says this often that it is there
 GRACE_NS = 10_000_000  # since its last beat; after that it stands still
 LONGEST_NS = 250_000_000  # no core is away for longer: then the twin is, and the world goes on
+MOST_CORES = 8  # of more, all these beats would cost what they are to save
 _READ_AGAIN = 3  # times, when somebody is writing
 _VERSION = struct.Struct("=Q")
 
@@ -150,6 +151,11 @@ def open_page(namespace: str, domain: int, name: str) -> ClockPage:
     if not name.isalnum():
         raise Refusal(f"clock '{name}': a name of letters and digits was expected")
     return ClockPage(run_directory(namespace, domain) / f"clock-{name}")
+
+
+def world_may_wait() -> bool:
+    """Whether a twin's world on this computer is to wait for cores that are away."""
+    return cores_may_vanish() and os.sysconf("SC_NPROCESSORS_CONF") <= MOST_CORES
 
 
 def cores_may_vanish() -> bool:
