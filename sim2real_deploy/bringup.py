@@ -177,8 +177,9 @@ def _number(values: Mapping[str, str], name: str) -> float:
 
 
 def _clock() -> str:
-    """A name for the clock of a new twin's world, where that world may have to wait."""
-    return secrets.token_hex(4) if world_may_wait() else ""
+    """A name for the clock of a new twin's world, where that world may have to wait. It begins
+    with a letter: ROS takes digits for a number."""
+    return f"w{secrets.token_hex(4)}" if world_may_wait() else ""
 
 
 def _twin(values: Mapping[str, str], world: Mapping[str, Value]) -> Process:
