@@ -83,7 +83,7 @@ class ControlLoop:
         gap_ns = controller.period_ns if self._last_ns is None else now_ns - self._last_ns
         self._last_ns = now_ns
         self.misses += gap_ns > 2 * controller.period_ns
-        still_ns = self.link.stood_still_ns
+        still_ns = self.link.stood_still_ns if self.link.may_wait else 0
         self.ticks.write(now_ns, age_ns, gap_ns, done - start, done - decided, still_ns)
         supervision.answer(controller, now_ns, self.ticks.written, self.misses)
         controller.rehearse(now_ns)

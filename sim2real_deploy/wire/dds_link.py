@@ -34,6 +34,7 @@ class DdsLink:
         self._sending = threading.Lock()
         self._clock = clock or WorldClock()
         self.now_ns = self._clock.now_ns
+        self.may_wait = self._clock.may_wait
         self.participant = Participant(domain, interface, name)
         self._reader = self.participant.reader(LOW_STATE, family.state.type_name, kind)
         self._writer = self.participant.writer(LOW_CMD, family.command.type_name, kind)

@@ -28,6 +28,8 @@ class Plant(Protocol):
 class InProcessLink:
     """Time passes only in `wait`: each step of the plant uses the last command sent before it."""
 
+    may_wait = False
+
     def __init__(self, robot: RobotSpec, plant: Plant) -> None:
         self._plant = plant
         self._intake = Intake(robot)

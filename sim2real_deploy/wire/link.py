@@ -39,12 +39,14 @@ class Link(Protocol):
     def counters(self) -> LinkCounters:
         """What has come and gone so far; the same object every time."""
 
+    may_wait: bool  # the world's clock stands still where this computer does: a twin's
+
     def now_ns(self) -> int:
         """The world's clock: monotonic on a robot, simulated in process."""
 
     @property
     def stood_still_ns(self) -> int:
-        """How far that is behind this computer's clock: a twin's world may have waited for it."""
+        """How far that is behind this computer's clock, where it may wait."""
 
     def wait(self, timeout_s: float) -> RobotState | None:
         """Block until a state newer than the last one returned, or None after the timeout."""
