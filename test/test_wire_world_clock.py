@@ -1,5 +1,7 @@
 """The clock of a twin's world waits while a core of this computer stands still; a robot's never."""
 
+import errno
+import os
 import subprocess
 import sys
 import time
@@ -179,6 +181,18 @@ def test_a_thread_held_up_in_the_middle_of_reading_does_not_turn_time_back(world
 
     monkeypatch.setattr(world.clock._page, "read", held_up)
     assert world.clock.now_ns() >= start
+
+
+def test_a_place_where_no_clock_can_be_kept_is_refused_in_words(tmp_path, monkeypatch):
+    with pytest.raises(Refusal, match="cannot be kept there: No such file"):
+        ClockPage(tmp_path / "nowhere" / "clock")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(world_clock.os, "posix_fallocate", full)
+    with pytest.raises(Refusal, match="No space left on device; make room"):
+        ClockPage(tmp_path / "clock")
 
 
 @pytest.mark.parametrize(

@@ -96,12 +96,11 @@ class ClockPage:
         cores = os.sysconf("SC_NPROCESSORS_CONF")
         self._form = struct.Struct(f"={2 + cores}q")
         size = _VERSION.size + self._form.size + _VERSION.size
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            os.ftruncate(handle, size)
-            self._memory = mmap.mmap(handle, size)
-        finally:
-            os.close(handle)
+            self._memory = _shared_memory(path, size)
+        except OSError as error:
+            words = f"the twin's clock cannot be kept there: {error.strerror}"
+            raise Refusal(f"{path}: {words}; make room, or set XDG_RUNTIME_DIR") from None
         self._end = size - _VERSION.size
         self._values = [0] * (3 + cores)
         self._beating = threading.Lock()
@@ -145,6 +144,15 @@ class ClockPage:
             _, lost_ns, settled_ns, *beats_ns = self.read()
             self._write(lost_ns, settled_ns, *[0] * len(beats_ns))
         self.path.unlink(missing_ok=True)
+
+
+def _shared_memory(path: Path, size: int) -> mmap.mmap:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        os.posix_fallocate(handle, 0, size)  # to write where there is no room ends a process
+        return mmap.mmap(handle, size)
+    finally:
+        os.close(handle)
 
 
 def open_clock(namespace: str, domain: int, name: str) -> WorldClock:
