@@ -1,6 +1,6 @@
 """The transition table: every row, every guard, and nothing that is not in it."""
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -11,28 +11,30 @@ from sim2real_deploy.control.modes import (
     Situation,
     decide,
 )
-from sim2real_deploy.safety.chain import Stop
+from sim2real_deploy.safety.chain import CLEAR, UNHEARD, Stop
 
 GOOD = Situation(
     fresh=True,
     upright=True,
-    healthy=True,
-    may_start=True,
+    verdict=CLEAR,
     policy_checked=True,
     sport_released=True,
 )
 BAD = {
     "fresh": ({"fresh": False}, "no state"),
     "upright": ({"upright": False}, "not upright"),
-    "healthy": ({"healthy": False}, "supervisor"),
-    "stopped": ({"stop": Stop.STOP, "reason": "battery"}, "stopped: battery"),
-    "estopped": ({"stop": Stop.ESTOP, "reason": "button"}, "stopped: button"),
+    "healthy": ({"verdict": UNHEARD}, "supervisor"),
+    "unhealthy": ({"verdict": replace(CLEAR, healthy=False)}, "supervisor is not there"),
+    "stopped": ({"verdict": replace(CLEAR, stop=Stop.STOP, reason="battery")}, "stopped: battery"),
+    "estopped": ({"verdict": replace(CLEAR, stop=Stop.ESTOP, reason="button")}, "stopped: button"),
     "fault": ({"fault": "policy"}, "latched: policy"),
     "sport": ({"sport_released": False}, "sport mode"),
     "writer": ({"other_writers": "somebody"}, "rt/lowcmd: somebody"),
 }
 OURS = {name: BAD[name] for name in ("sport", "writer")}
-MAY_START = {"may_start": ({"may_start": False, "reason": "motor hot"}, "motor hot")}
+MAY_START = {
+    "may_start": ({"verdict": replace(CLEAR, may_start=False, reason="motor hot")}, "motor hot")
+}
 POLICY = {"policy": ({"policy_checked": False}, "no policy")}
 
 # Written out again, by hand, from the requirements: the table must say the same.
@@ -82,7 +84,7 @@ def test_a_row_leads_where_it_should(row):
 )
 def test_each_guard_of_a_row_holds_it_and_says_why(row, guard):
     changes, words = EXPECTED[row][1][guard]
-    decision = decide(*row, dataclasses.replace(GOOD, **changes))
+    decision = decide(*row, replace(GOOD, **changes))
     assert not decision.accepted
     assert decision.mode is row[0]
     assert words in decision.words
@@ -91,7 +93,9 @@ def test_each_guard_of_a_row_holds_it_and_says_why(row, guard):
 @pytest.mark.parametrize("row", EXPECTED, ids=lambda row: f"{row[0].name}-{row[1].name}")
 def test_a_row_has_no_guard_but_those(row):
     """What ends motion must pass in the worst situation."""
-    worst = Situation(stop=Stop.ESTOP, fault="all", other_writers="everybody")
+    worst = Situation(
+        verdict=replace(UNHEARD, stop=Stop.ESTOP), fault="all", other_writers="everybody"
+    )
     assert decide(*row, worst).accepted is not bool(EXPECTED[row][1])
 
 

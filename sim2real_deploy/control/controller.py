@@ -21,6 +21,8 @@ from sim2real_deploy.safety.chain import Stop, Verdict
 STATE_TIMEOUT_NS = 100_000_000
 UPRIGHT = 0.7  # cosine of the tilt: 45 degrees
 HAND_OVER_S = 0.4  # from standing to the policy's own targets and gains
+# Asked for in every tick: by way of its class, a member of an enum takes several times as long.
+PASSIVE, DAMPING, STANDING, WALKING = Mode.PASSIVE, Mode.DAMPING, Mode.STANDING, Mode.WALKING
 
 
 class Controller:
@@ -54,6 +56,7 @@ class Controller:
 
     def request(self, event: Event, now_ns: int) -> Decision:
         """Somebody asks for a mode; judged by what the last tick saw."""
+        self.situation.upright = self.state is not None and _is_upright(self.state)
         return self._event(event, now_ns, f"asked to {event.value}")
 
     def step(self, state: RobotState | None, now_ns: int, verdict: Verdict) -> JointCommand | None:
@@ -64,18 +67,16 @@ class Controller:
         self.observe_ns = self.infer_ns = 0
         self.limiter.rest()
         self._look(now_ns, verdict)
-        if verdict.stop is Stop.ESTOP:
-            self._event(Event.ESTOP, now_ns, verdict.reason)
-        elif verdict.stop is Stop.STOP:
-            self._event(Event.STOP, now_ns, verdict.reason)
-        if self.mode is Mode.PASSIVE:
+        if verdict.stop:
+            self._obey(verdict, now_ns)
+        if self.mode is PASSIVE:
             return None
-        if self.mode is not Mode.DAMPING:
+        if self.mode is not DAMPING:
             try:
                 asked_anew = self._ask(now_ns)
                 sent = self._limit(asked_anew, now_ns, verdict.torque_fraction)
             except Exception as error:  # whatever it was, the robot must not be left to it
-                self.policy_failed |= self.mode is Mode.WALKING
+                self.policy_failed |= self.mode is WALKING
                 self.fail(f"{type(error).__name__}: {error}", now_ns)
             else:
                 if sent is not None:
@@ -91,7 +92,7 @@ class Controller:
 
     def rehearse(self, now_ns: int) -> None:
         """After the command is out: warm the policy up when the next tick will step it."""
-        if self.mode is not Mode.WALKING or self.policy is None:
+        if self.mode is not WALKING or self.policy is None:
             return
         if now_ns + 1.5 * self.period_ns >= self._policy_due_ns:
             try:
@@ -113,19 +114,18 @@ class Controller:
 
     def _look(self, now_ns: int, verdict: Verdict) -> None:
         now, state = self.situation, self.state
-        now.healthy = verdict.healthy
-        now.may_start = verdict.may_start
-        now.stop = verdict.stop
-        now.reason = verdict.reason
+        now.verdict = verdict
         now.fresh = state is not None and now_ns - state.received_ns <= STATE_TIMEOUT_NS
-        if state is not None:
-            _, x, y, _ = state.attitude()
-            now.upright = 1.0 - 2.0 * (x * x + y * y) > UPRIGHT
-        if not now.fresh and self.mode not in (Mode.PASSIVE, Mode.DAMPING):
+        if not now.fresh and self.mode not in (PASSIVE, DAMPING):
             self.fail(f"no state from the robot for {STATE_TIMEOUT_NS // 1_000_000} ms", now_ns)
-        if verdict.stop is Stop.ESTOP:  # the supervisor holds the latch from here on
-            now.fault = ""
-            self.policy_failed = False
+
+    def _obey(self, verdict: Verdict, now_ns: int) -> None:
+        if verdict.stop is Stop.STOP:
+            self._event(Event.STOP, now_ns, verdict.reason)
+            return
+        self.situation.fault = ""  # the supervisor holds the latch from here on
+        self.policy_failed = False
+        self._event(Event.ESTOP, now_ns, verdict.reason)
 
     def _event(self, event: Event, now_ns: int, why: str) -> Decision:
         decision = decide(self.mode, event, self.situation)
@@ -137,14 +137,14 @@ class Controller:
 
     def _enter(self, before: Mode, now_ns: int) -> None:
         held = self.limiter.sent
-        if before in (Mode.PASSIVE, Mode.DAMPING) and self.state is not None:
+        if before in (PASSIVE, DAMPING) and self.state is not None:
             np.copyto(self.limiter.sent_block, self._damping_block)
             self.limiter.restart(self.state.q)
         if self.mode is Mode.STANDING_UP:
             self._movement = trajectory.stand_up(held, self.spec, now_ns)
         elif self.mode is Mode.SITTING_DOWN:
             self._movement = trajectory.sit_down(held, self.spec, now_ns)
-        elif self.mode is Mode.WALKING and self.policy is not None:
+        elif self.mode is WALKING and self.policy is not None:
             self.policy.reset()
             self.velocity.halt()
             self._handed_over = held.copy()
@@ -152,11 +152,11 @@ class Controller:
 
     def _ask(self, now_ns: int) -> bool:
         """Write what this mode wants into `asked`; False when it wants the same as before."""
-        if self.mode is Mode.WALKING:
+        if self.mode is WALKING:
             return self._walk(now_ns)
         if self._movement is not None:
             done = self._movement.fill(now_ns, self.asked)
-            if done and self.mode is not Mode.STANDING:
+            if done and self.mode is not STANDING:
                 self._event(Event.DONE, now_ns, self.reason)
         return True
 
@@ -196,10 +196,15 @@ class Controller:
 
     def _limit(self, asked_anew: bool, now_ns: int, torque_fraction: float) -> JointCommand | None:
         assert self.state is not None
-        if self.mode is Mode.DAMPING:
+        if self.mode is DAMPING:
             return None
         if asked_anew and not self.limiter.aim(self.asked):
-            self.policy_failed |= self.mode is Mode.WALKING
+            self.policy_failed |= self.mode is WALKING
             self.fail("the command is not finite", now_ns)
             return None
         return self.limiter.hold(self.state, torque_fraction)
+
+
+def _is_upright(state: RobotState) -> bool:
+    _, x, y, _ = state.attitude()
+    return 1.0 - 2.0 * (x * x + y * y) > UPRIGHT

@@ -9,6 +9,7 @@ from the caches.
 """
 
 import struct
+from collections.abc import Iterable
 from enum import IntEnum
 from math import isfinite
 from operator import or_
@@ -41,7 +42,7 @@ def limit_names(acted: int) -> list[str]:
 class Limiter:
     """`aim` takes what is asked, when it changes; `hold` makes each tick's command of it.
 
-    `sent` and `acted` are reused from tick to tick; `sent.q` is where the next step begins.
+    `sent` is reused from tick to tick; `sent.q` is where the next step begins.
     """
 
     def __init__(self, spec: RobotSpec, stage: Stage) -> None:
@@ -53,13 +54,12 @@ class Limiter:
         self.torque = spec.torque_limit * np.float32(stage.torque_fraction)
         self.sent_block = np.zeros((5, count), np.float32)  # q, dq, kp, kd, torque
         self.sent = JointCommand.of_block(self.sent_block)
-        self.acted = np.zeros(count, np.uint8)
         self._ranges = _pairs(self.low, self.high)
         self._speeds = _pairs(-self.velocity, self.velocity)
         self._block = struct.Struct(f"={self.sent_block.size}f")
         self._row = struct.Struct(f"={count}f")
-        self._acted = self.acted.data
         self._nothing = bytes(count)
+        self.acted = self._nothing  # in this tick: for each joint the bits of `Limit`
         self._aimed = self._nothing  # limits that act as long as this is asked
         self._goal: list[float] = spec.stand_pose.tolist()
         self._manner = b""  # all that was asked beside the goal: it seldom changes
@@ -71,7 +71,7 @@ class Limiter:
 
     def rest(self) -> None:
         """Nothing is asked: no limit acts."""
-        self._acted[:] = self._nothing
+        self.acted = self._nothing
 
     def restart(self, q: Floats) -> None:
         """The next step is counted from here: the robot was not held by us until now."""
@@ -87,7 +87,7 @@ class Limiter:
         if not isfinite(sum(q)) or (manner != self._manner and not self._take(manner)):
             self._manner = b""
             by_joint = zip(*self._row.iter_unpack(values), strict=True)
-            self._acted[:] = bytes(0 if isfinite(sum(x)) else Limit.FINITE for x in by_joint)
+            self.acted = bytes(0 if isfinite(sum(x)) else Limit.FINITE for x in by_joint)
             return False
         self._goal, self._aimed = clip(q, self._ranges), self._nothing
         if self._goal != q or any(self._slowed):
@@ -107,7 +107,7 @@ class Limiter:
 
     def hold(self, state: RobotState, torque_fraction: float) -> JointCommand:
         """What may be sent at this state: one step towards the goal, within torque and speed."""
-        self._acted[:] = self._aimed
+        self.acted = self._aimed
         if torque_fraction != self._fraction:
             self._allow(torque_fraction)
         if not self._there:
@@ -124,15 +124,17 @@ class Limiter:
         self._settle()
 
     def _settle(self) -> None:
-        """What is left of the torque that is asked, and each joint's law: kp, kd, the torque that
-        does not depend on its state, and the most torque and speed that may be."""
+        """What is left of the torque that is asked, and each joint's law: kp, kd, the bounds of the
+        torque that they may add to it, and of the joint's speed."""
         self._pushed = clip(self._feed_forward, self._torques)
         self._weakened = _marks(self._pushed, self._feed_forward, Limit.TORQUE)
-        bounds = _pairs(self._most, self.velocity)
+        given = [
+            kd * dq + push for kd, dq, push in zip(self._kd, self._dq, self._pushed, strict=True)
+        ]
         self._laws = [
-            (kp, kd, kd * dq + torque, most, fastest)
-            for kp, kd, dq, torque, (most, fastest) in zip(
-                self._kp, self._kd, self._dq, self._pushed, bounds, strict=True
+            (kp, kd, low - torque, high - torque, *speeds)
+            for kp, kd, torque, (low, high), speeds in zip(
+                self._kp, self._kd, given, self._torques, self._speeds, strict=True
             )
         ]
 
@@ -151,16 +153,15 @@ class Limiter:
         rest = *self._dq, *self._kp, *self._kd, *self._pushed
         self._block.pack_into(self.sent_block.data, 0, *q, *rest)
 
-    def _act(self, marks: list[int]) -> None:
-        self._acted[:] = bytes(map(or_, self._acted, marks))
+    def _act(self, marks: Iterable[int]) -> None:
+        self.acted = bytes(map(or_, self.acted, marks))
 
     def _is_beyond(self, state: RobotState) -> bool:
         """Whether PD would make more torque than allowed of this state, or a joint is too fast."""
-        for q, dq, to, (kp, kd, pushed, most, fastest) in zip(
+        for q, dq, to, (kp, kd, low, high, backward, forward) in zip(
             *state.motion(), self._q, self._laws, strict=True
         ):
-            torque = kp * (to - q) - kd * dq + pushed
-            if not (-most <= torque <= most and -fastest <= dq <= fastest):
+            if not (low <= kp * (to - q) - kd * dq <= high and backward <= dq <= forward):
                 return True
         return False
 
@@ -173,8 +174,8 @@ class Limiter:
         held = np.minimum(np.maximum(torque, lower), upper)
         over: Flags = held != torque
         self._there = False
-        _mark(self.acted, over & too_fast, Limit.VELOCITY)
-        _mark(self.acted, over & (np.abs(torque) > most), Limit.TORQUE)
+        self._act((over & too_fast) * np.uint8(Limit.VELOCITY))
+        self._act((over & (np.abs(torque) > most)) * np.uint8(Limit.TORQUE))
         movable = over & (sent.kp > 0)
         sent.q[movable] += (held - torque)[movable] / sent.kp[movable]
         np.clip(sent.q, self.low, self.high, out=sent.q)
@@ -198,8 +199,3 @@ def _pairs(low: Floats, high: Floats) -> list[tuple[float, float]]:
 def _marks(held: list[float], wanted: list[float], limit: int) -> list[int]:
     """The limit's bit for every joint that it holds."""
     return [limit if a != b else 0 for a, b in zip(held, wanted, strict=True)]
-
-
-def _mark(acted: npt.NDArray[np.uint8], where: Flags, limit: Limit) -> None:
-    if np.count_nonzero(where):
-        acted[where] |= int(limit)

@@ -35,6 +35,7 @@ class ControlLoop:
         self._last_ns: int | None = None
         self._counters = link.counters
         self._not_finite = link.counters.not_finite
+        self._patience_ns = round(PATIENCE * controller.period_ns)
         self._due_ns = link.now_ns() + controller.period_ns
 
     def request(self, event: Event) -> Decision:
@@ -56,13 +57,13 @@ class ControlLoop:
 
     def cycle(self) -> None:
         """Wait for the next state, or its absence, and live one tick."""
-        link, period_ns = self.link, self.controller.period_ns
+        link = self.link
         state = link.wait(max(0.0, (self._due_ns - link.now_ns()) / 1e9))
         now_ns = link.now_ns()
         if state is None:
-            self._due_ns += period_ns
+            self._due_ns += self.controller.period_ns
         else:
-            self._due_ns = now_ns + round(PATIENCE * period_ns)
+            self._due_ns = now_ns + self._patience_ns
         self.tick(state, now_ns)
 
     def tick(self, state: RobotState | None, now_ns: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from sim2real_deploy.safety.chain import Stop
+from sim2real_deploy.safety.chain import UNHEARD, Verdict
 
 
 class Mode(IntEnum):
@@ -44,10 +44,7 @@ class Situation:
 
     fresh: bool = False  # a state came lately
     upright: bool = False
-    healthy: bool = False  # the supervisor is there
-    may_start: bool = False
-    stop: Stop = Stop.NONE
-    reason: str = ""  # the supervisor's words
+    verdict: Verdict = UNHEARD  # the supervisor's, of this tick
     fault: str = ""  # our own, latched
     policy_checked: bool = False
     sport_released: bool = False
@@ -66,17 +63,19 @@ def is_upright(now: Situation) -> str:
 
 
 def supervisor_is_healthy(now: Situation) -> str:
-    return "" if now.healthy else now.reason or "the safety supervisor is not there"
+    verdict = now.verdict
+    return "" if verdict.healthy else verdict.reason or "the safety supervisor is not there"
 
 
 def may_start(now: Situation) -> str:
-    return "" if now.may_start else now.reason or "the safety supervisor does not allow it"
+    verdict = now.verdict
+    return "" if verdict.may_start else verdict.reason or "the safety supervisor does not allow it"
 
 
 def nothing_stops(now: Situation) -> str:
     if now.fault:
         return f"latched: {now.fault}"
-    return "" if now.stop is Stop.NONE else f"stopped: {now.reason}"
+    return f"stopped: {now.verdict.reason}" if now.verdict.stop else ""
 
 
 def policy_is_checked(now: Situation) -> str:

@@ -85,8 +85,8 @@ class TickRing:
         self._bytes = self._rows.view(np.uint8).data
         self._row_size = row.itemsize
         self._places = {name: offset for name, (_, offset, *_) in (row.fields or {}).items()}
+        self._limits = self._places["limits"]
         self._every_tick = [
-            self._copied("limits", controller.limiter.acted),
             self._copied("asked", controller.asked_block),
             self._copied("sent", controller.limiter.sent_block),
         ]
@@ -136,6 +136,8 @@ class TickRing:
             controller.surprise,
             stood_still_ns,
         )
+        acted = controller.limiter.acted
+        into[at + self._limits : at + self._limits + len(acted)] = acted
         for start, end, source in self._every_tick:
             into[at + start : at + end] = source
         if controller.policy_stepped:

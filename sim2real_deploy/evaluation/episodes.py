@@ -5,7 +5,9 @@ All chance comes from (scenario, trial), so whoever runs it, wherever, gets the 
 
 import gc
 from dataclasses import dataclass
+from functools import reduce
 from math import cos, pi, sin
+from operator import or_
 
 import numpy as np
 
@@ -132,8 +134,7 @@ class _Walk:
         state = drive.tick()
         controller = drive.controller
         record.ticks += 1
-        acted = controller.limiter.acted
-        record.limited[np.bitwise_or.reduce(acted) if np.count_nonzero(acted) else 0] += 1
+        record.limited[reduce(or_, controller.limiter.acted)] += 1
         if controller.policy_stepped and controller.policy is not None:
             record.targets.append(controller.policy.target.copy())
             record.surprise.append(controller.surprise)

@@ -53,6 +53,7 @@ class Verdict:
 
 
 CLEAR = Verdict(Stop.NONE, 1.0, True, True, "")
+UNHEARD = Verdict(Stop.NONE, 1.0, False, False, "no heartbeat from the supervisor yet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,7 @@ class ControlSide:
         self._driving = False  # by control's last report
         self._latched = Stop.NONE
         self._reason = ""
+        self._orders = UNHEARD  # for as long as the last heartbeat counts
         self.rejected = 0  # datagrams that were no valid heartbeat
 
     def hear(self, datagram: bytes, now_ns: int) -> None:
@@ -189,19 +191,24 @@ class ControlSide:
             self._latched, self._reason = Stop.NONE, ""
         self._latch(heartbeat.stop, heartbeat.reason)
         self._last = heartbeat
+        self._orders = self._ordered_by(heartbeat)
         self._answered = False
 
     def verdict(self, now_ns: int) -> Verdict:
         """What control may do now."""
         last = self._last
         if last is None:
-            return Verdict(Stop.NONE, 1.0, False, False, "no heartbeat from the supervisor yet")
+            return UNHEARD
         if now_ns - last.sent_ns > self._timeout_ns:
             reason = f"supervisor silent for over {self._timeout_ns // 1_000_000} ms"
             if self._driving:  # else nothing moved: a reset is not needed, but nothing may move
                 self._latch(Stop.ESTOP, reason)
+                self._orders = self._ordered_by(last)
             reason = self._reason if self._latched is Stop.ESTOP else reason
             return Verdict(Stop.ESTOP, last.torque_fraction, False, False, reason)
+        return self._orders
+
+    def _ordered_by(self, last: Heartbeat) -> Verdict:
         if self._latched:
             return Verdict(self._latched, last.torque_fraction, False, True, self._reason)
         return Verdict(Stop.NONE, last.torque_fraction, last.may_start, True, last.reason)

@@ -148,9 +148,9 @@ class StateDecoder(_Decoder):
     def read(self, sample: bytes, received_ns: int) -> RobotState | Flaw:
         """A sample and when it was received: what it says, or what is wrong with it."""
         numbers = self._checked(sample)
-        if isinstance(numbers, Flaw):
-            return numbers
-        return self._state(sample, received_ns, numbers)
+        if isinstance(numbers, tuple):
+            return self._state(sample, received_ns, numbers)
+        return numbers
 
     def decode(self, sample: bytes, received_ns: int) -> RobotState:
         return self._state(sample, received_ns, self._handed_on(sample))

@@ -13,17 +13,18 @@ class Intake:
     def __init__(self, robot: RobotSpec) -> None:
         self.counters = LinkCounters()
         self.latest: RobotState | None = None
-        self._decoder = StateDecoder(robot)
+        self._read = StateDecoder(robot).read
         self._period_ms = 1000.0 / robot.wire.rate_hz
 
     def accept(self, sample: bytes, received_ns: int) -> RobotState | None:
         """The state, or None when the sample is flawed or says again what is known."""
-        state = self._decoder.read(sample, received_ns)
-        if isinstance(state, Flaw):
+        state = self._read(sample, received_ns)
+        if not isinstance(state, RobotState):
             self._count(state)
             return None
-        if self.latest is not None:
-            step = (state.tick - self.latest.tick) % _TICK_RANGE
+        latest = self.latest
+        if latest is not None and state.tick != latest.tick + self._period_ms:
+            step = (state.tick - latest.tick) % _TICK_RANGE
             if step == 0:
                 self.counters.duplicate += 1
                 return None
