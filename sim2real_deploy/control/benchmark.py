@@ -39,6 +39,7 @@ from sim2real_deploy.wire.channels import Kind, Participant, RawWriter
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE, DdsLink
 from sim2real_deploy.wire.decoders import StateDecoder
 from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
+from sim2real_deploy.wire.intake import Intake
 from sim2real_deploy.wire.messages import FAMILIES, Family
 
 INTERFACE = "lo"
@@ -271,31 +272,31 @@ def _echo(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
         if reader.wait(1.0):
             for sample in reader.take_bytes():
                 command[mark.start : mark.start + 4] = sample[tick]
-                writer.write(bytes(command))
+                writer.write(command)
 
 
 class _MarkingWriter:
     """Our link's writer, with the state's tick put into the command's spare field on the way out,
     as the echo puts it: the mark is the measurement's, and no part of the command."""
 
-    def __init__(self, link: DdsLink, writer: RawWriter, spec: RobotSpec) -> None:
-        self._link, self._writer = link, writer
+    def __init__(self, intake: Intake, writer: RawWriter, spec: RobotSpec) -> None:
+        self._intake, self._write = intake, writer.write
         self._mark = FAMILIES[spec.wire.family].command.span("reserve").start
         self._sample, self._marked = b"", bytearray()
 
     def write(self, sample: bytes) -> None:
         if sample is not self._sample:
             self._sample, self._marked = sample, bytearray(sample)
-        state = self._link.latest
-        if state is not None:
-            _TICK.pack_into(self._marked, self._mark, state.tick)
-        self._writer.write(bytes(self._marked))
+        state = self._intake.latest
+        assert state is not None  # the loop answers states
+        _TICK.pack_into(self._marked, self._mark, state.tick)
+        self._write(self._marked)
 
 
 class _MarkedLink(DdsLink):
     def __init__(self, spec: RobotSpec, domain: int) -> None:
         super().__init__(spec, INTERFACE, domain, name="ours")
-        self._writer: Any = _MarkingWriter(self, self._writer, spec)
+        self._writer: Any = _MarkingWriter(self._intake, self._writer, spec)
 
 
 def _ours(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:

@@ -56,6 +56,7 @@ class Controller:
 
     def request(self, event: Event, now_ns: int) -> Decision:
         """Somebody asks for a mode; judged by what the last tick saw."""
+        self.situation.fresh = self._is_fresh(now_ns)
         self.situation.upright = self.state is not None and _is_upright(self.state)
         return self._event(event, now_ns, f"asked to {event.value}")
 
@@ -66,15 +67,17 @@ class Controller:
         self.policy_stepped = False
         self.observe_ns = self.infer_ns = 0
         self.limiter.rest()
-        self._look(now_ns, verdict)
+        self.situation.verdict = verdict
+        if not self._is_fresh(now_ns) and self.mode not in (PASSIVE, DAMPING):
+            self.fail(f"no state from the robot for {STATE_TIMEOUT_NS // 1_000_000} ms", now_ns)
         if verdict.stop:
             self._obey(verdict, now_ns)
         if self.mode is PASSIVE:
             return None
         if self.mode is not DAMPING:
             try:
-                asked_anew = self._ask(now_ns)
-                sent = self._limit(asked_anew, now_ns, verdict.torque_fraction)
+                anew = self._walk(now_ns) if self.mode is WALKING else self._move(now_ns)
+                sent = self._limit(anew, now_ns, verdict.torque_fraction)
             except Exception as error:  # whatever it was, the robot must not be left to it
                 self.policy_failed |= self.mode is WALKING
                 self.fail(f"{type(error).__name__}: {error}", now_ns)
@@ -112,12 +115,9 @@ class Controller:
         np.copyto(self.limiter.sent_block, self._damping_block)
         return self.limiter.sent
 
-    def _look(self, now_ns: int, verdict: Verdict) -> None:
-        now, state = self.situation, self.state
-        now.verdict = verdict
-        now.fresh = state is not None and now_ns - state.received_ns <= STATE_TIMEOUT_NS
-        if not now.fresh and self.mode not in (PASSIVE, DAMPING):
-            self.fail(f"no state from the robot for {STATE_TIMEOUT_NS // 1_000_000} ms", now_ns)
+    def _is_fresh(self, now_ns: int) -> bool:
+        state = self.state
+        return state is not None and now_ns - state.received_ns <= STATE_TIMEOUT_NS
 
     def _obey(self, verdict: Verdict, now_ns: int) -> None:
         if verdict.stop is Stop.STOP:
@@ -150,10 +150,8 @@ class Controller:
             self._handed_over = held.copy()
             self._walking_since_ns, self._policy_due_ns = now_ns, 0
 
-    def _ask(self, now_ns: int) -> bool:
-        """Write what this mode wants into `asked`; False when it wants the same as before."""
-        if self.mode is WALKING:
-            return self._walk(now_ns)
+    def _move(self, now_ns: int) -> bool:
+        """Write what the movement wants into `asked`; it wants something else in every tick."""
         if self._movement is not None:
             done = self._movement.fill(now_ns, self.asked)
             if done and self.mode is not STANDING:
@@ -161,6 +159,7 @@ class Controller:
         return True
 
     def _walk(self, now_ns: int) -> bool:
+        """Write what the policy wants into `asked`; False when it wants the same as before."""
         policy = self.policy
         assert policy is not None
         if now_ns + self.period_ns // 2 >= self._policy_due_ns:

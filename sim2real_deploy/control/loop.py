@@ -58,7 +58,7 @@ class ControlLoop:
     def cycle(self) -> None:
         """Wait for the next state, or its absence, and live one tick."""
         link = self.link
-        state = link.wait(max(0.0, (self._due_ns - link.now_ns()) / 1e9))
+        state = link.wait((self._due_ns - link.now_ns()) / 1e9)
         now_ns = link.now_ns()
         if state is None:
             self._due_ns += self.controller.period_ns

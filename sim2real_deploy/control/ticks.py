@@ -71,6 +71,7 @@ class TickRing:
         self._read = 0
         self._capacity = capacity
         self._controller = controller
+        self._surprise = 0.0
         row = np.dtype(
             [
                 ("figures", np.float64, len(COLUMNS)),
@@ -113,6 +114,8 @@ class TickRing:
     ) -> None:
         """Take this tick's row down. Called by the loop alone."""
         controller, state = self._controller, self._controller.state
+        if controller.policy_stepped:
+            self._surprise = controller.surprise
         at, into = self.written % self._capacity * self._row_size, self._bytes
         vx, vy, wz = controller.velocity.shaped
         _FIGURES.pack_into(
@@ -133,7 +136,7 @@ class TickRing:
             controller.infer_ns,
             write_ns,
             gap_ns > 2 * controller.period_ns,
-            controller.surprise,
+            self._surprise,
             stood_still_ns,
         )
         acted = controller.limiter.acted

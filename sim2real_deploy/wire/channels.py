@@ -159,7 +159,7 @@ class RawReader:
                 if self._closed:
                     return taken
                 raise DDSException(found, "while taking samples")
-            taken += found
+            taken = taken + found if taken else found
             if len(found) < _FEW or len(taken) >= self._depth:
                 return taken
 
@@ -180,7 +180,7 @@ class RawWriter:
         self._writer = DataWriter(participant, topic, qos)
         self._ref = self._writer._ref
 
-    def write(self, sample: bytes) -> None:
+    def write(self, sample: bytes | bytearray) -> None:
         code = ddspy_write(self._ref, sample)
         if code < 0:
             raise DDSException(code, "while writing a sample")

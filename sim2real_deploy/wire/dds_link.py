@@ -31,6 +31,7 @@ class DdsLink:
         self._intake = Intake(robot)
         self._counters = self._intake.counters
         self._encoder = CommandEncoder(robot)
+        self._echoes = bool(family.echoed)
         self._sending = threading.Lock()
         self._clock = clock or WorldClock()
         self.now_ns = self._clock.now_ns
@@ -66,9 +67,8 @@ class DdsLink:
 
     def send(self, command: JointCommand) -> bytes:
         with self._sending:
-            latest = self._intake.latest
-            if latest is not None:
-                self._encoder.follow(latest)
+            if self._echoes and self._intake.latest is not None:
+                self._encoder.follow(self._intake.latest)
             sample = self._encoder.encode(command)
             self._writer.write(sample)
             self._counters.sent += 1
