@@ -39,6 +39,8 @@ class Controller:
         self.limiter = Limiter(spec, stage)
         self.asked_block = np.zeros((5, spec.joint_count), np.float32)
         self.asked = JointCommand.of_block(self.asked_block)
+        self._asked_memory = self.asked.q.data
+        self._target_memory = memoryview(b"") if policy is None else policy.target.data
         self.state: RobotState | None = None  # the one this tick works with
         self.policy_stepped = False
         self.policy_failed = False
@@ -166,7 +168,7 @@ class Controller:
             self._step_policy(policy, now_ns)
         if self._handed_over is None:
             if self.policy_stepped:
-                np.copyto(self.asked.q, policy.target)
+                self._asked_memory[:] = self._target_memory
             return self.policy_stepped
         share = (now_ns - self._walking_since_ns) / (HAND_OVER_S * 1e9)
         asked, before, x = self.asked, self._handed_over, trajectory.smooth(share)

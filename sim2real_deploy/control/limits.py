@@ -54,6 +54,7 @@ class Limiter:
         self.torque = spec.torque_limit * np.float32(stage.torque_fraction)
         self.sent_block = np.zeros((5, count), np.float32)  # q, dq, kp, kd, torque
         self.sent = JointCommand.of_block(self.sent_block)
+        self._memory = self.sent_block.data
         self._ranges = _pairs(self.low, self.high)
         self._speeds = _pairs(-self.velocity, self.velocity)
         self._block = struct.Struct(f"={self.sent_block.size}f")
@@ -143,7 +144,7 @@ class Limiter:
         step = float(self.step)
         self._q = q = [
             at - step if goal < at - step else at + step if goal > at + step else goal
-            for goal, at in zip(self._goal, self.sent.q.tolist(), strict=True)
+            for goal, at in zip(self._goal, self._row.unpack_from(self._memory), strict=True)
         ]
         self._there = q == self._goal
         if not self._there:
@@ -151,7 +152,7 @@ class Limiter:
         if any(self._weakened):
             self._act(self._weakened)
         rest = *self._dq, *self._kp, *self._kd, *self._pushed
-        self._block.pack_into(self.sent_block.data, 0, *q, *rest)
+        self._block.pack_into(self._memory, 0, *q, *rest)
 
     def _act(self, marks: Iterable[int]) -> None:
         self.acted = bytes(map(or_, self.acted, marks))

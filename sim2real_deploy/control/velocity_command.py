@@ -22,6 +22,7 @@ class VelocityCommand:
         self._by_hand_ns: int | None = None
         self._now = [0.0, 0.0, 0.0]
         self._shaped_ns: int | None = None
+        self._reached: tuple[float, ...] | None = None  # the wish that `shaped` fulfils
         self.shaped: tuple[float, ...] = (0.0, 0.0, 0.0)  # as the policy was given it
         self.rejected = 0
 
@@ -52,16 +53,21 @@ class VelocityCommand:
             wish = asked[:3]
         elapsed = 0.0 if self._shaped_ns is None else (now_ns - self._shaped_ns) / 1e9
         self._shaped_ns = now_ns
-        for axis in range(3):
-            target = min(max(wish[axis], -self.most[axis]), self.most[axis])
+        if wish != self._reached:
+            self._approach(wish, elapsed)
+        return self.shaped
+
+    def _approach(self, wish: tuple[float, ...], elapsed: float) -> None:
+        targets = [min(max(v, -most), most) for v, most in zip(wish, self.most, strict=True)]
+        for axis, target in enumerate(targets):
             reach = self._acceleration[axis] * elapsed
             before = self._now[axis]
             self._now[axis] = min(max(target, before - reach), before + reach)
         self.shaped = _AS_RECORDED.unpack(_AS_RECORDED.pack(*self._now))
-        return self.shaped
+        self._reached = wish if self._now == targets else None
 
     def halt(self) -> None:
         """Begin from rest: the robot is not walking."""
         self._now = [0.0, 0.0, 0.0]
-        self._shaped_ns = None
+        self._shaped_ns = self._reached = None
         self.shaped = (0.0, 0.0, 0.0)

@@ -147,6 +147,7 @@ class Observation:
         self._clips = any(term.clip is not None for term in group.terms)
         self._scales = any(factor != 1.0 for factor in self._scale)
         self._newest = np.zeros(len(self._scale), np.float32)
+        self._newest_memory = self._newest.data
         self._write = struct.Struct(f"={len(self._scale)}f").pack_into
         self.place(np.zeros(len(self.labels), np.float32))
         self._fresh = True
@@ -224,7 +225,7 @@ class Observation:
             values = [value * factor for value, factor in zip(values, self._scale, strict=True)]
         if self._clips and not self._group.clip_first:
             values = clip(values, self._bounds)
-        self._write(self._newest.data, 0, *values)
+        self._write(self._newest_memory, 0, *values)
         for to, source in self._moves:
             to[:] = source
         if self._fresh and self._group.start == "repeat":

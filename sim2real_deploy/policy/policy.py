@@ -64,7 +64,10 @@ class Policy:
                 (action.offset, self._held),
             )
         )
+        self._read_action = struct.Struct(f"={len(contract.joints)}f").unpack_from
         self._write_target = struct.Struct(f"={len(names)}f").pack_into
+        # Of arrays that are read and written in every step: to ask them for it takes longer.
+        self._action_memory, self._target_memory = self.action.data, self.target.data
         self._steps = 0
 
     @property
@@ -98,13 +101,13 @@ class Policy:
         """The joint targets, SDK order. Not finite where the network is not: the caller judges."""
         self.session.run()
         self._seen.action, target = self._decide()
-        self._write_target(self.target.data, 0, *target)
+        self._write_target(self._target_memory, 0, *target)
         self._steps += 1
         return self.target
 
     def _decide(self) -> tuple[Sequence[float], Sequence[float]]:
         """The action as the next observation has it, and the joint targets in SDK order."""
-        raw = self.session.action.tolist()
+        raw = self._read_action(self._action_memory)
         clipped = clip(raw, self._clips) if self._clips else raw
         moved = [at + scale * x for x, (at, scale) in zip(clipped, self._scaled, strict=True)]
         seen = raw if self.contract.action.observed == "raw" else clipped
