@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim2real_deploy.control import trajectory
+from sim2real_deploy.control.between_steps import AFTER_STEP_S, between_steps
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.velocity_command import STALE_NS, VelocityCommand
 from sim2real_deploy.errors import Refusal
@@ -115,6 +116,34 @@ def test_halt_begins_from_rest():
     walk_for(command, 1.0, 0, (0.3, 0.0, 0.0))
     command.halt()
     assert not any(command.shape(1_000_000_000))
+
+
+def test_a_wish_that_was_fulfilled_is_not_taken_for_the_next():
+    command = VelocityCommand(STAGE)
+    walk_for(command, 1.0, 0, (0.3, 0.0, 0.0))
+    assert walk_for(command, 1.0, 1_000_000_000, (0.3, 0.0, 0.0))[0][0] == np.float32(0.3)
+    other = walk_for(command, 1.0, 2_000_000_000, (-0.1, 0.1, 0.0))
+    np.testing.assert_allclose(other[-1], [-0.1, 0.1, 0.0], atol=1e-6)
+    command.halt()
+    again = walk_for(command, 1.0, 3_000_000_000, (-0.1, 0.1, 0.0))
+    assert not again[0].any()
+    np.testing.assert_allclose(again[-1], [-0.1, 0.1, 0.0], atol=1e-6)
+    rise = np.max(np.abs(np.diff(again, axis=0)), axis=0) / 0.002
+    assert np.all(rise <= STAGE.acceleration.array() * 1.001)
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.sampled_from([0.002, 0.01, 0.02, 1.0]))
+def test_others_work_at_the_nearest_moment_that_follows_a_step(due_s, step_s, period_s):
+    moment = between_steps(due_s, step_s, period_s)
+    assert abs(moment - due_s) <= period_s / 2 + 1e-9
+    periods = (moment - step_s - AFTER_STEP_S) / period_s
+    assert periods == pytest.approx(round(periods), abs=1e-6 / period_s)
+
+
+def test_a_moment_after_a_step_is_left_as_it_is():
+    assert between_steps(5.0, 5.0 - AFTER_STEP_S, 0.01) == pytest.approx(5.0)
+    assert between_steps(5.003, 5.0 - AFTER_STEP_S, 0.01) == pytest.approx(5.0)
+    assert between_steps(5.007, 5.0 - AFTER_STEP_S, 0.01) == pytest.approx(5.01)
 
 
 def test_the_first_stage_is_the_default_and_the_gentlest():

@@ -14,10 +14,7 @@ from sim2real_deploy.robots import load_robot
 from sim2real_deploy.wire.dds_link import DdsLink
 
 
-def test_a_loop_stays_with_its_receivers_and_leaves_the_others_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(realtime, "CORES_TO_SPARE", 1)
+def test_a_loop_stays_with_its_receivers_and_leaves_the_others_alone() -> None:
     link = DdsLink(load_robot("go2"), "lo", free_domain())
     cores, seen = os.sched_getaffinity(0), []
 

@@ -144,6 +144,14 @@ def test_a_gap_is_latched_when_the_robot_moved_in_it(moving: bool) -> None:
     assert back.may_start is not moving
 
 
+def test_a_gap_that_was_latched_stays_so_whatever_the_clock_says() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)
+    control.answer(replace(REPORT, damping=False))
+    assert control.verdict(100 * MS).stop is Stop.ESTOP
+    assert control.verdict(50 * MS).stop is Stop.ESTOP
+
+
 def test_a_gap_counts_even_when_it_was_not_looked_at() -> None:
     control, supervisor = pair()
     control.hear(supervisor.heartbeat(CLEAR, 0, 5, 0), 0)

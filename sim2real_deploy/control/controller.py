@@ -43,6 +43,7 @@ class Controller:
         self._target_memory = memoryview(b"") if policy is None else policy.target.data
         self.state: RobotState | None = None  # the one this tick works with
         self.policy_stepped = False
+        self.stepped_ns = 0  # when it last did, by this computer's clock
         self.policy_failed = False
         self.policy_late = 0  # steps that came more than one of the policy's periods too late
         self.observe_ns = 0  # time spent in this tick
@@ -187,11 +188,11 @@ class Controller:
         behind = now_ns - self._policy_due_ns > period_ns
         self.policy_late += behind and self._policy_due_ns > 0
         self._policy_due_ns = (now_ns if behind else self._policy_due_ns) + period_ns
-        start = time.perf_counter_ns()
+        self.stepped_ns = start = time.monotonic_ns()
         policy.observe(self.state, self.velocity.shape(now_ns))
-        seen = time.perf_counter_ns()
+        seen = time.monotonic_ns()
         policy.infer()
-        self.observe_ns, self.infer_ns = seen - start, time.perf_counter_ns() - seen
+        self.observe_ns, self.infer_ns = seen - start, time.monotonic_ns() - seen
         self.policy_stepped = True
         self._surprise = None
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 FIFO_PRIORITY = 60  # above ordinary work, below the kernel's own threads
 WITNESS_PRIORITY = 99  # of who only looks whether the processor is there at all
-CORES_TO_SPARE = 4  # with fewer, a loop that may not move waits for others of its priority
 SERVICE_PRIORITY = 30  # of the other threads of a loop's process
 SWITCH_INTERVAL_S = 0.0002  # how long another Python thread may keep the loop waiting; default 5 ms
 WAKE_LATENCY = "/dev/cpu_dma_latency"  # the kernel's: how long waking a core may take at most
@@ -69,8 +68,6 @@ def stay_together(number: int) -> str:
     handed over without waking another; `number` spreads the loops of several robots. The reason
     where that is not allowed, else ""."""
     cores = sorted(os.sched_getaffinity(0), reverse=True)
-    if len(cores) < CORES_TO_SPARE:
-        return ""
     core = {cores[number % len(cores)]}
     try:
         for thread in (0, *_receivers()):

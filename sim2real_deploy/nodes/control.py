@@ -14,6 +14,7 @@ from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.node import Node
 
 from sim2real_deploy.control import realtime
+from sim2real_deploy.control.between_steps import between_steps
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.modes import Decision, Event
@@ -123,7 +124,7 @@ class Control(Driver):
             self._stop.request(1)
 
     def _mirror(self) -> None:
-        """Publish what the loop did, from outside of it."""
+        """Publish what the loop did, from outside of it and out of its way."""
         try:
             due = time.monotonic()
             every = {
@@ -134,6 +135,7 @@ class Control(Driver):
             }
             while not self._stop.event.wait(max(0.0, due - time.monotonic())):
                 due = max(due + self._period_s, time.monotonic())
+                due = between_steps(due, self.loop.controller.stepped_ns / 1e9, self._period_s)
                 self._mirror_state()
                 for action, clock in every.items():
                     if clock.is_due(time.monotonic()):
