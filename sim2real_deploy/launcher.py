@@ -98,6 +98,9 @@ class Launcher:
         finally:
             self._status.stop()
             self._stop()
+        if self._asked_to_stop.is_set():  # who was told to end may still say that it went wrong
+            codes = (r.popen.returncode for r in self._running if r.process.essential)
+            exit_code = next(filter(None, codes), exit_code)
         return exit_code if exit_code >= 0 else 128 - exit_code
 
     def _start(self, process: Process) -> None:

@@ -81,3 +81,14 @@ def test_nodes_talk_by_sockets_and_share_no_memory(discovery):
 def test_who_says_how_fast_dds_talks_is_obeyed():
     said = {"FASTDDS_BUILTIN_TRANSPORTS": "DEFAULT", "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}
     assert transports(**said) == {"udp", "shm"}
+
+
+def test_the_first_code_that_is_not_zero_counts():
+    from sim2real_deploy.nodes.common import Stop
+
+    told, asked = Stop(), []
+    told.on_request(lambda: asked.append(1))
+    for code in (0, 3, 0, 2):
+        told.request(code)
+    assert told.exit_code == 3
+    assert asked == [1]

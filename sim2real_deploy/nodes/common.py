@@ -100,7 +100,8 @@ def heard(publisher: Any) -> bool:
 
 
 class Stop:
-    """A process-wide wish to end, with the exit code; any thread may ask, the first one counts."""
+    """A process-wide wish to end, with the exit code; any thread may ask. The first code that is
+    not 0 counts: who is told to end by a signal may still find that something went wrong."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
@@ -113,8 +114,8 @@ class Stop:
         self._wake.append(action)
 
     def request(self, exit_code: int = 0) -> None:
+        self.exit_code = self.exit_code or exit_code
         if not self.event.is_set():
-            self.exit_code = exit_code
             self.event.set()
             for action in self._wake:
                 action()

@@ -72,7 +72,8 @@ class WalkProgramme(Node):
             self._reach("stand", "standing")
             self._reach("walk", "walking")
             self._walk()
-            self._reach("sit", "damping")
+            if not self._ends_as_asked():  # else control damps by itself: it was told to end, too
+                self._reach("sit", "damping")
         except Ended as ended:
             ended_early = str(ended)
         checks = [Check.at_most("ended before its time", float(bool(ended_early)), 0)]
@@ -132,7 +133,7 @@ class WalkProgramme(Node):
                 self._segment = segment_at(elapsed, self._duration_s)
                 if self._segment is None:
                     return
-                if self._stop.event.is_set() and self._duration_s == 0:
+                if self._ends_as_asked():
                     return
                 self._check_running()
                 if self._mode != "walking":
@@ -148,6 +149,10 @@ class WalkProgramme(Node):
         finally:
             self._segment = None
             self._command.publish(Twist())
+
+    def _ends_as_asked(self) -> bool:
+        """A walk without an end is ended by a signal."""
+        return self._duration_s == 0 and self._stop.event.is_set()
 
     def _check_running(self) -> None:
         if self._stop.event.is_set():
