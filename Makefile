@@ -33,15 +33,17 @@ install: $(VENV)/.installed  ## set up .venv and no more
 walk: $(VENV)/.installed  ## the twin stands up, walks, sits down (DURATION=20)
 	@$(SIM2REAL) up walk_programme domain:=free stage:=indoor duration:=$(DURATION)
 
-check: $(VENV)/.trainer  ## ruff and mypy
+check: $(VENV)/.trainer  ## ruff, mypy, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 # Real processes at 500 Hz share this machine with whatever else runs: a test that fails is tried
 # again, and the summary says how many were.
-test: check  ## the test suite, under 12 minutes on 2 cores
-	$(BIN)/python -m pytest -m 'not slow' --reruns 2 --reruns-delay 3
+# ROOM=wire runs one room's tests.
+test: check  ## the test suite, under 10 minutes on 2 cores (ROOM=wire: one room)
+	$(BIN)/python -m pytest -m 'not slow' --reruns 2 --reruns-delay 3 test/$(ROOM)
 
 faults: $(VENV)/.installed  ## inject every fault, measure the time to damping on the wire
 	$(SIM2REAL) faults --json runs/faults.json

@@ -62,6 +62,7 @@ setup(
             "hypothesis",
             "ruff",
             "mypy",
+            "import-linter",
             "types-PyYAML",
             "onnx",
             'drake; platform_machine == "x86_64"',

@@ -2,7 +2,7 @@
 
 from launch import LaunchDescription
 
-from sim2real_deploy.ros_launch import description
+from sim2real_deploy.bringup.ros_launch import description
 
 
 def generate_launch_description() -> LaunchDescription:

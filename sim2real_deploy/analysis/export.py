@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.analysis.recorded import Recorded, Series
 from sim2real_deploy.bags import Bag
+from sim2real_deploy.bags.recorded import Recorded, Series
 from sim2real_deploy.errors import Refusal
 
 

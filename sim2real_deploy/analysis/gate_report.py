@@ -12,12 +12,12 @@ from sim2real_deploy.analysis.plots import Bar, Line, bars, lines
 from sim2real_deploy.analysis.report import write_page
 from sim2real_deploy.analysis.sections import Cell, Section, table
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.evaluation.drive import heading_velocity
-from sim2real_deploy.evaluation.episodes import AXES, UNITS, Episode, watch_episode
-from sim2real_deploy.evaluation.figures import Record
-from sim2real_deploy.evaluation.gate import Row
-from sim2real_deploy.evaluation.running import Task
-from sim2real_deploy.evaluation.scenarios import Scenario
+from sim2real_deploy.gate.drive import heading_velocity
+from sim2real_deploy.gate.episodes import AXES, UNITS, Episode, watch_episode
+from sim2real_deploy.gate.figures import Record
+from sim2real_deploy.gate.scenarios import Scenario
+from sim2real_deploy.gate.verdict import Row
+from sim2real_deploy.gate.workers import Task
 from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.twin.views import write_video

@@ -13,14 +13,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.analysis.recorded import LOW_STATE, Recorded, Series, labelled
 from sim2real_deploy.bags import Bag
+from sim2real_deploy.bags.recorded import Recorded, Series, labelled
 from sim2real_deploy.checks import Check
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.topics import LOW_STATE
 from sim2real_deploy.wire.decoders import StateDecoder
 from sim2real_deploy.wire.messages import FAMILIES
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from sim2real_deploy.analysis import sections
-from sim2real_deploy.analysis.recorded import Recorded
 from sim2real_deploy.analysis.view import TOPICS, View
 from sim2real_deploy.bags import Bag
+from sim2real_deploy.bags.recorded import Recorded
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>

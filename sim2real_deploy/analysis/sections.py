@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.analysis.plots import Line, bands, lines, spans
-from sim2real_deploy.analysis.recorded import labelled
-from sim2real_deploy.analysis.view import MODE, OBSERVATION, ODOMETRY, SAFETY, TRUTH, View
+from sim2real_deploy.analysis.view import View
 from sim2real_deploy.bags.cdr import texts
+from sim2real_deploy.bags.recorded import labelled
 from sim2real_deploy.bags.recording import COUNTS
 from sim2real_deploy.control.limits import Limit
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.safety.thermal import HeatPredictor
+from sim2real_deploy.topics import MODE, OBSERVATION, ODOMETRY, SAFETY, TRUTH
 
 Cell = str | float
 IMPACT_S = 0.03  # a foot bounces so long when it lands

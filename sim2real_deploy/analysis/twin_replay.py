@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.analysis.recorded import LOW_CMD, LOW_STATE, Recorded, Series, gravity, rotated
+from sim2real_deploy.bags.recorded import Recorded, Series
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots.geometry import gravity_in_body_rows, to_body_rows, to_world_rows
+from sim2real_deploy.topics import LOW_CMD, LOW_STATE
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.robot import TwinRobot, Vector
 
@@ -66,7 +68,7 @@ class _Recording:
         self.log_ns = states.log_ns[chosen]
         self.q, self.dq = states["q"][chosen], states["dq"][chosen]
         self.quaternion, self.rate = states["quaternion"][chosen], states["gyroscope"][chosen]
-        self.gravity = gravity(self.quaternion)
+        self.gravity = gravity_in_body_rows(self.quaternion)
         self.velocity = _velocities(loaded.get(ODOMETRY), self.log_ns)
         self.commands = self._commands(recorded)
 
@@ -84,7 +86,7 @@ class _Recording:
         """The twin in the recorded state; place and height are not recorded, nor do they count."""
         base = np.array([0.0, 0.0, np.nan, *self.quaternion[index]])
         here = slice(index, index + 1)
-        linear = rotated(self.quaternion[here], self.velocity[here])[0]
+        linear = to_world_rows(self.quaternion[here], self.velocity[here])[0]
         velocity = np.array([*linear, *self.rate[index]])
         twin.place(base, velocity, self.q[index], self.dq[index])
 
@@ -130,9 +132,9 @@ def _run(
         quaternions[step] = twin.data.qpos[3:7]
         velocity[step] = twin.data.qvel[:3]
     following = slice(start + 1, start + 1 + steps)
-    cosine = np.sum(gravity(quaternions) * recording.gravity[following], axis=1)
+    cosine = np.sum(gravity_in_body_rows(quaternions) * recording.gravity[following], axis=1)
     tilt = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
-    seen = rotated(quaternions * (1, -1, -1, -1), velocity)  # as the body feels it
+    seen = to_body_rows(quaternions, velocity)  # as the body feels it
     return (
         np.abs(q - recording.q[following]),
         np.asarray(tilt, np.float64),

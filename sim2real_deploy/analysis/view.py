@@ -8,15 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.analysis.plots import Times
-from sim2real_deploy.analysis.recorded import LOW_CMD, LOW_STATE, Recorded, Series, labelled
+from sim2real_deploy.bags.recorded import Recorded, Series, labelled
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.topics import (
+    LOW_CMD,
+    LOW_STATE,
+    MODE,
+    OBSERVATION,
+    ODOMETRY,
+    SAFETY,
+    TICKS,
+    TRUTH,
+)
 
-TICKS = "control/ticks"
-MODE = "control/mode"
-SAFETY = "safety/state"
-OBSERVATION = "policy/observation"
-ODOMETRY = "odom"
-TRUTH = "twin/odom"
 TOPICS = (LOW_STATE, LOW_CMD, TICKS, MODE, SAFETY, OBSERVATION, ODOMETRY, TRUTH)
 
 

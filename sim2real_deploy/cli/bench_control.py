@@ -21,7 +21,7 @@ def control(
     from rich.table import Table
 
     from sim2real_deploy import checks
-    from sim2real_deploy.control import benchmark
+    from sim2real_deploy.bench import control as benchmark
 
     console = Console()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:

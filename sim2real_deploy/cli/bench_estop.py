@@ -21,8 +21,8 @@ def bench_estop(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from sim2real_deploy import checks
+    from sim2real_deploy.bench.estop import time_calls
     from sim2real_deploy.cli.faults import whole_stack
-    from sim2real_deploy.evaluation.estop_calls import time_calls
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with whole_stack(policy) as (stack, _), Progress(*columns, TimeElapsedColumn()) as progress:

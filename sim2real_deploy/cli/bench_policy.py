@@ -23,10 +23,10 @@ def bench_policy(
     from rich.progress import Progress
 
     from sim2real_deploy import checks
-    from sim2real_deploy.control import realtime
-    from sim2real_deploy.control.policy_benchmark import measure
+    from sim2real_deploy.bench.policy import measure
     from sim2real_deploy.policy.bundle import load_bundle
     from sim2real_deploy.robots import load_robot
+    from sim2real_deploy.runtime import realtime
 
     spec = load_robot(robot)
     running = load_bundle(policy, spec).open()

@@ -20,7 +20,7 @@ def bench_train(
 ) -> None:
     """Control steps a second: physics alone, with collection, with learning; one worker."""
     from sim2real_deploy import checks
-    from sim2real_deploy.training.benchmark import measure
+    from sim2real_deploy.bench.train import measure
     from sim2real_deploy.training.config import load_training
 
     rate = measure(load_training(config), seconds)

@@ -19,7 +19,7 @@ def twin(
     from rich.progress import Progress
 
     from sim2real_deploy import checks
-    from sim2real_deploy.twin import benchmark
+    from sim2real_deploy.bench import twin as benchmark
 
     console = Console()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -23,8 +23,8 @@ def walking_command(
     from rich.progress import track
 
     from sim2real_deploy import checks
-    from sim2real_deploy.evaluation import walking
-    from sim2real_deploy.evaluation.pictures import gait_pictures
+    from sim2real_deploy.bench import walking
+    from sim2real_deploy.bench.gait_pictures import gait_pictures
     from sim2real_deploy.policy.bundle import load_bundle
     from sim2real_deploy.policy.contract import bundle_folder
     from sim2real_deploy.robots import load_robot

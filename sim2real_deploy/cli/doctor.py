@@ -24,7 +24,7 @@ def doctor(
     from rich.console import Console
 
     from sim2real_deploy.checks import Check, exit_code, write_json
-    from sim2real_deploy.evaluation.doctor import Patient, Verdict, examine
+    from sim2real_deploy.preflight.doctor import Patient, Verdict, examine
     from sim2real_deploy.robots import load_robot
 
     console = Console(highlight=False, soft_wrap=True)

@@ -13,8 +13,8 @@ from sim2real_deploy.errors import Refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sim2real_deploy.evaluation.gate import Row
-    from sim2real_deploy.evaluation.running import Results, Task
+    from sim2real_deploy.gate.verdict import Row
+    from sim2real_deploy.gate.workers import Results, Task
     from sim2real_deploy.policy.bundle import Bundle
 
 
@@ -42,11 +42,11 @@ def eval_(
     choose_renderer()
 
     from sim2real_deploy import checks
-    from sim2real_deploy.evaluation import gate
-    from sim2real_deploy.evaluation.engines import FIRST, SECOND
-    from sim2real_deploy.evaluation.gate_store import store_rows
-    from sim2real_deploy.evaluation.running import Results
-    from sim2real_deploy.evaluation.scenarios import load_scenarios, needed_for
+    from sim2real_deploy.gate import verdict as gate
+    from sim2real_deploy.gate.engines import FIRST, SECOND
+    from sim2real_deploy.gate.scenarios import load_scenarios, needed_for
+    from sim2real_deploy.gate.store import store_rows
+    from sim2real_deploy.gate.workers import Results
     from sim2real_deploy.policy.bundle import load_own_bundle
 
     if store and folder is not None:
@@ -105,7 +105,7 @@ def _run(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    from sim2real_deploy.evaluation.running import run_here, run_on_ray
+    from sim2real_deploy.gate.workers import run_here, run_on_ray
 
     console = Console(stderr=True)
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -15,8 +15,8 @@ import typer
 from sim2real_deploy.cli import app
 
 if TYPE_CHECKING:
-    from sim2real_deploy.evaluation.cable import Cable
-    from sim2real_deploy.evaluation.fault_stack import Stack
+    from sim2real_deploy.faults.cable import Cable
+    from sim2real_deploy.faults.stack import Stack
 
 DISK_BYTES = 3_000_000_000  # memory, used only as the bag grows
 
@@ -33,8 +33,8 @@ def faults(
 
     from sim2real_deploy.checks import exit_code, print_table, write_json
     from sim2real_deploy.errors import Refusal
-    from sim2real_deploy.evaluation.fault_cases import Case, cases
-    from sim2real_deploy.evaluation.faults import Result, run_campaign
+    from sim2real_deploy.faults.campaign import Result, run_campaign
+    from sim2real_deploy.faults.cases import Case, cases
 
     results: list[Result] = []
     with whole_stack(policy) as (stack, small_disk):
@@ -92,9 +92,9 @@ def whole_stack(policy: str) -> "Iterator[tuple[Stack, bool]]":
     """The processes of a bring-up and the twin, on a disk of their own (or not: the flag), at the
     far end of a cable where one can be laid."""
     from sim2real_deploy.cli.up import free_domain
-    from sim2real_deploy.control.realtime import calm_interpreter, prefer_this_process
-    from sim2real_deploy.evaluation.cable import Cable, can_be_laid
-    from sim2real_deploy.evaluation.fault_stack import Stack
+    from sim2real_deploy.faults.cable import Cable, can_be_laid
+    from sim2real_deploy.faults.stack import Stack
+    from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_this_process
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end in order, with a table
     prefer_this_process()
@@ -127,9 +127,9 @@ def _commands(
 ) -> dict[str, list[str]]:
     """The graph of a bring-up, the twin left out: the campaign has it under its own hand. The
     clock is a robot's: what is timed is the stack as it runs on one."""
-    from sim2real_deploy.bringup import GO2_WALK, Process, go2_walk, resolve
-    from sim2real_deploy.evaluation.faulty_policy import write_faulty_policy
-    from sim2real_deploy.launcher import command_line
+    from sim2real_deploy.bringup.graph import GO2_WALK, Process, go2_walk, resolve
+    from sim2real_deploy.bringup.launcher import command_line
+    from sim2real_deploy.faults.faulty_policy import write_faulty_policy
     from sim2real_deploy.policy.bundle import load_bundle
     from sim2real_deploy.robots import load_robot
 

@@ -103,7 +103,7 @@ def _walk(bundle: "Bundle") -> tuple[list["Check"], list[str]]:
     from rich.console import Console
 
     from sim2real_deploy import checks
-    from sim2real_deploy.evaluation import policy_check
+    from sim2real_deploy.gate import policy_check
 
     with Console(stderr=True).status("the twin") as status:
         seen = policy_check.walk(bundle, lambda what: status.update(f"in the twin: {what}"))

@@ -56,8 +56,8 @@ def _into_ros(bag: Path, rate: float, start: float, loop: bool) -> None:
 
 def _through_policy(path: Path, bundle: Path | None, json: Path | None) -> None:
     from sim2real_deploy.analysis.policy_replay import replay_policy
-    from sim2real_deploy.analysis.recorded import Recorded
     from sim2real_deploy.bags import Bag
+    from sim2real_deploy.bags.recorded import Recorded
     from sim2real_deploy.checks import exit_code, print_table, write_json
     from sim2real_deploy.policy.bundle import load_bundle
 
@@ -96,9 +96,9 @@ def _in_twin(
 ) -> None:
     import numpy as np
 
-    from sim2real_deploy.analysis.recorded import Recorded
     from sim2real_deploy.analysis.twin_replay import HORIZONS_S, replay_in_twin
     from sim2real_deploy.bags import Bag
+    from sim2real_deploy.bags.recorded import Recorded
     from sim2real_deploy.checks import write_json
     from sim2real_deploy.twin.config import load_imperfections
 

@@ -27,8 +27,8 @@ def twin(
 
     if video:
         choose_renderer()
-    from sim2real_deploy.control.realtime import calm_interpreter, prefer_this_process
     from sim2real_deploy.robots import load_robot
+    from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_this_process
     from sim2real_deploy.twin import views
     from sim2real_deploy.twin.config import load_imperfections
     from sim2real_deploy.twin.floors import named_floor

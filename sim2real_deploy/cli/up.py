@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from sim2real_deploy.bringup import BRINGUPS, Argument, resolve
+from sim2real_deploy.bringup.graph import BRINGUPS, Argument, resolve
 from sim2real_deploy.cli import app
 from sim2real_deploy.errors import Refusal
 
@@ -35,7 +35,7 @@ def up(
     if "ROS_AUTOMATIC_DISCOVERY_RANGE" not in os.environ:
         environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 
-    from sim2real_deploy.launcher import Launcher
+    from sim2real_deploy.bringup.launcher import Launcher
 
     launcher = Launcher(graph(values), values["namespace"], values["params_file"], environment)
     exit_code = launcher.run()

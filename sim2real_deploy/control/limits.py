@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.control.stages import Stage
-from sim2real_deploy.plain import clip
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.robots.vectors import clip
 
 Flags = npt.NDArray[np.bool_]
 

@@ -5,8 +5,8 @@ from typing import Protocol
 
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.runtime.local_channel import LocalChannel
 from sim2real_deploy.safety.chain import CLEAR, ControlSide, Report, Verdict
-from sim2real_deploy.wire.local_channel import LocalChannel
 
 
 class Supervision(Protocol):

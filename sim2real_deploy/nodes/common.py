@@ -25,7 +25,7 @@ from rclpy.signals import SignalHandlerOptions
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import config_file
-from sim2real_deploy.stop_order import LAUNCHER_PID, Place
+from sim2real_deploy.runtime.stop_order import LAUNCHER_PID, Place
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 # What a bit-exact replay needs: reliable, and two seconds deep for a recorder that is held up.

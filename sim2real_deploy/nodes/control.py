@@ -13,7 +13,6 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.node import Node
 
-from sim2real_deploy.control import realtime
 from sim2real_deploy.control.between_steps import between_steps
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
@@ -29,9 +28,10 @@ from sim2real_deploy.nodes.statistics import Statistics
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import RobotSpec, load_robot
+from sim2real_deploy.runtime import realtime
+from sim2real_deploy.runtime.local_channel import LocalChannel, run_directory
+from sim2real_deploy.runtime.world_clock import open_clock
 from sim2real_deploy.wire.dds_link import DdsLink
-from sim2real_deploy.wire.local_channel import LocalChannel, run_directory
-from sim2real_deploy.wire.world_clock import open_clock
 
 POLICY = (
     ROBOT,

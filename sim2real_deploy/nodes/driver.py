@@ -16,13 +16,13 @@ from std_srvs.srv import Trigger
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.limits import Limit
 from sim2real_deploy.control.modes import REQUESTS, Decision, Event, Mode
-from sim2real_deploy.control.odometry import LegOdometry
 from sim2real_deploy.control.pad import Pad
 from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.control.velocity_command import STALE_NS
 from sim2real_deploy.nodes.arrays import doubles, floats, labelled, labelled_rows
 from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR, heard
 from sim2real_deploy.robots import RobotState
+from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.wire.remote import BUTTONS, Remote, decode
 

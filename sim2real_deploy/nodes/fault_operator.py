@@ -22,8 +22,8 @@ from rclpy.qos import QoSProfile
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sim2real_deploy.control.realtime import prefer_this_process
 from sim2real_deploy.nodes.common import LATCHED, Stop, run
+from sim2real_deploy.runtime.realtime import prefer_this_process
 
 SERVICES = (
     *("safety/estop", "safety/stop", "safety/reset"),

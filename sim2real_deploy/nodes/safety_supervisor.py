@@ -20,22 +20,22 @@ from rclpy.qos import QoSProfile
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sim2real_deploy.control.realtime import prefer_this_process
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import CLOCK, LATCHED, WIRE, Parameter, declare, run
 from sim2real_deploy.nodes.common import Stop as ProcessEnd
-from sim2real_deploy.nodes.supervisor_loop import SupervisorLoop
 from sim2real_deploy.robots import load_robot
+from sim2real_deploy.runtime.local_channel import LocalChannel, run_directory
+from sim2real_deploy.runtime.realtime import prefer_this_process
+from sim2real_deploy.runtime.world_clock import open_clock
 from sim2real_deploy.safety.chain import Stop
 from sim2real_deploy.safety.events import Reaction
 from sim2real_deploy.safety.incident import incident
 from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.safety.supervisor import Change
 from sim2real_deploy.safety.watch import Watch
+from sim2real_deploy.supervisor.loop import SupervisorLoop
 from sim2real_deploy.wire.dds_link import DdsLink
-from sim2real_deploy.wire.local_channel import LocalChannel, run_directory
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
-from sim2real_deploy.wire.world_clock import open_clock
 
 LOOK_AROUND_S = 0.05  # for other writers; the rest of the surroundings once a second
 MODE_TIMEOUT_S = 0.1

@@ -19,7 +19,6 @@ from rclpy.signals import SignalHandlerOptions
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sim2real_deploy.control.keyboard import HELP, WISHES, Keyboard
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import (
@@ -30,6 +29,7 @@ from sim2real_deploy.nodes.common import (
     declare,
     talk_by_sockets,
 )
+from sim2real_deploy.nodes.keyboard import HELP, WISHES, Keyboard
 
 PARAMETERS = (
     ROBOT,

@@ -14,7 +14,6 @@ from rclpy.node import Node
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sim2real_deploy.control.realtime import calm_interpreter, prefer_this_process
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import (
     CLOCK,
@@ -28,15 +27,16 @@ from sim2real_deploy.nodes.common import (
     run,
 )
 from sim2real_deploy.robots import load_robot
+from sim2real_deploy.runtime.core_beats import CoreBeats
+from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_this_process
+from sim2real_deploy.runtime.world_clock import TwinClock, WorldClock, open_page
 from sim2real_deploy.twin.config import load_imperfections
-from sim2real_deploy.twin.core_beats import CoreBeats
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.floors import FLOORS, named_floor
 from sim2real_deploy.twin.on_wire import TwinOnWire
 from sim2real_deploy.twin.requests import parse
 from sim2real_deploy.twin.robot import BaseTruth, TwinRobot
 from sim2real_deploy.twin.session import describe
-from sim2real_deploy.wire.world_clock import TwinClock, WorldClock, open_page
 
 PARAMETERS = (
     *WIRE,

@@ -14,7 +14,7 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from sim2real_deploy.checks import Check, exit_code, print_table, write_json
-from sim2real_deploy.evaluation.programme import Segment, Tracker, segment_at
+from sim2real_deploy.gate.programme import Segment, Tracker, segment_at
 from sim2real_deploy.nodes.common import LATCHED, ROBOT, SENSOR, Parameter, Stop, declare, run
 
 PARAMETERS = (

@@ -15,9 +15,9 @@ from functools import partial
 import numpy as np
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.plain import Numbers, clip
 from sim2real_deploy.policy.contract import Group, Term
 from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.robots.vectors import Numbers, clip
 
 
 @dataclass(slots=True)
@@ -97,12 +97,6 @@ def gait_phase(
         return (0.0,) * (2 * len(offsets))
     angles = [2.0 * math.pi * ((seen.time_s / period + offset) % 1.0) for offset in offsets]
     return [*map(math.sin, angles), *map(math.cos, angles)]
-
-
-def gravity_in_body(attitude: Numbers) -> tuple[float, float, float]:
-    """The unit vector of gravity seen from a body whose attitude in the world is w, x, y, z."""
-    w, x, y, z = attitude
-    return 2.0 * (w * y - x * z), -2.0 * (y * z + w * x), 2.0 * (x * x + y * y) - 1.0
 
 
 class TermRow:

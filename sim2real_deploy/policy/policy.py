@@ -11,12 +11,13 @@ from operator import itemgetter
 import numpy as np
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.plain import Numbers, clip
 from sim2real_deploy.policy.contract import Contract
-from sim2real_deploy.policy.observations import Observation, Seen, gravity_in_body
+from sim2real_deploy.policy.observations import Observation, Seen
 from sim2real_deploy.policy.session import Session
 from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.robots.geometry import gravity_in_body
 from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.robots.vectors import Numbers, clip
 
 SMALLEST_STD = 1e-3  # a term that hardly moved in training must not make every value surprising
 

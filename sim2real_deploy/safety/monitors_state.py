@@ -2,6 +2,7 @@
 
 import math
 
+from sim2real_deploy.robots.geometry import tilt, to_world
 from sim2real_deploy.robots.spec import RobotSpec
 from sim2real_deploy.robots.state import RobotState
 from sim2real_deploy.safety.inputs import Inputs, Rate, Reading, Readings
@@ -94,12 +95,12 @@ class Posture:
         acceleration = state.accelerometer.tolist()
         support = math.hypot(*acceleration)
         spin = math.hypot(*state.gyroscope.tolist())
-        self._follow(_to_world((w, x, y, z), acceleration), state.received_ns)
+        self._follow(to_world((w, x, y, z), acceleration), state.received_ns)
         return {
             "quaternion_error": Reading(abs(math.sqrt(w * w + x * x + y * y + z * z) - 1.0)),
             "imu_range": Reading(max(spin / GYROSCOPE_RANGE, support / ACCELEROMETER_RANGE)),
             "gravity_error_rad": self._gravity_error(),
-            "tilt_rad": Reading(math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (x * x + y * y))))),
+            "tilt_rad": Reading(tilt((w, x, y, z))),
             "acceleration": Reading(support),
         }
 
@@ -120,17 +121,3 @@ class Posture:
         if math.hypot(ax, ay, az) < SUPPORTED:
             return None
         return Reading(math.atan2(math.hypot(ax, ay), az))
-
-
-def _to_world(
-    quaternion: tuple[float, float, float, float], vector: list[float]
-) -> tuple[float, float, float]:
-    """Rotate a body vector into the world by a w, x, y, z quaternion."""
-    w, x, y, z = quaternion
-    a, b, c = vector
-    tx, ty, tz = 2 * (y * c - z * b), 2 * (z * a - x * c), 2 * (x * b - y * a)
-    return (
-        a + w * tx + y * tz - z * ty,
-        b + w * ty + z * tx - x * tz,
-        c + w * tz + x * ty - y * tx,
-    )

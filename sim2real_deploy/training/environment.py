@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.robots.geometry import heading
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.curriculum import TerrainCurriculum
 from sim2real_deploy.training.observation import Observer, Sight
@@ -255,7 +256,6 @@ class Environment:
         if rng.uniform() < ranges.push_sideways:
             angle = rng.choice([-np.pi / 2, np.pi / 2]) + rng.uniform(-SIDEWAYS, SIDEWAYS)
         speed = self.width.value * rng.uniform(*ranges.push_speed)
-        w, x, y, z = self.physics.quaternion[who]
-        angle += np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+        angle += heading(self.physics.quaternion[who])
         self.physics.velocity[who, :2] += speed * np.array([np.cos(angle), np.sin(angle)])
         self._next_push[who] = self._age[who] + self._steps(ranges.push_every)

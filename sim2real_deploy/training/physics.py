@@ -12,6 +12,7 @@ import numpy.typing as npt
 from mujoco import rollout
 
 from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.robots.geometry import to_body_rows
 from sim2real_deploy.training import randomisation
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.model import spawn_height, training_model
@@ -90,6 +91,4 @@ class Physics:
 
     def in_body(self, vectors: Array64) -> Array:
         """World vectors, a row for each robot, as its trunk sees them."""
-        w, axis = self.quaternion[:, :1], -self.quaternion[:, 1:]
-        twice = 2.0 * np.cross(axis, vectors)
-        return np.asarray(vectors + w * twice + np.cross(axis, twice), np.float32)
+        return to_body_rows(self.quaternion, vectors).astype(np.float32)

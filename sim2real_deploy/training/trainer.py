@@ -97,6 +97,12 @@ def _asked_to_stop() -> Iterator[Callable[[], bool]]:
             signal.signal(name, handler)
 
 
+def use_one_thread(seed: int) -> None:
+    """At this size a second torch thread gains nothing: the second core goes to a second worker."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+
+
 def _work(run: Run, rank: int, address: str, report: Report) -> None:
     torch.set_num_threads(1)
     workers = run.config.ppo.workers

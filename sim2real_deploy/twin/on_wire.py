@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sim2real_deploy.control.realtime import prefer_this_thread
+from sim2real_deploy.runtime.realtime import prefer_this_thread
+from sim2real_deploy.runtime.world_clock import WorldClock
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire import motion_switcher, sport_state
 from sim2real_deploy.wire.announced import Kind
@@ -27,7 +28,6 @@ from sim2real_deploy.wire.channels import Participant, RawReader, RawWriter
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.messages import FAMILIES
 from sim2real_deploy.wire.rpc import RpcServer
-from sim2real_deploy.wire.world_clock import WorldClock
 
 Result = TypeVar("Result")
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.robots.geometry import to_body_rows
 from sim2real_deploy.twin import config
 from sim2real_deploy.twin.battery import Battery
 from sim2real_deploy.twin.boards import Boards
@@ -48,9 +49,7 @@ class BaseTruth:
     @property
     def body_velocity(self) -> Vector:
         """m/s, in the body's own axes."""
-        w, xyz, v = self.quaternion[0], -self.quaternion[1:], self.velocity
-        turn = 2 * np.cross(xyz, v)
-        return np.asarray(v + w * turn + np.cross(xyz, turn))
+        return np.asarray(to_body_rows(self.quaternion[None], self.velocity[None])[0])
 
 
 @dataclass(frozen=True, slots=True)

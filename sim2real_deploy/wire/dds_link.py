@@ -4,12 +4,12 @@ import threading
 import time
 
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
+from sim2real_deploy.runtime.world_clock import WorldClock
 from sim2real_deploy.wire.channels import Kind, Participant
 from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.intake import Intake
 from sim2real_deploy.wire.link import LinkCounters, Writer
 from sim2real_deploy.wire.messages import FAMILIES
-from sim2real_deploy.wire.world_clock import WorldClock
 
 LOW_STATE = "rt/lowstate"
 LOW_CMD = "rt/lowcmd"

@@ -1,0 +1,151 @@
+"""A recorded run as numpy arrays: the wire decoded as a whole, ROS topics as columns.
+
+The wire is read through the codec's own layouts, chunk by chunk, keeping only what analysis looks
+at, so that an hour fits into memory and ten minutes load in seconds.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.bags import Bag, Message, Topic
+from sim2real_deploy.bags.cdr import Columns, Definition, texts
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots import RobotSpec, load_robot
+from sim2real_deploy.topics import LOW_CMD, LOW_STATE
+from sim2real_deploy.wire.messages import FAMILIES
+
+Nanoseconds = npt.NDArray[np.int64]
+_STATE_FIELDS = {
+    "tick": "tick",
+    "quaternion": "imu_state.quaternion",
+    "gyroscope": "imu_state.gyroscope",
+    "accelerometer": "imu_state.accelerometer",
+    "foot_force": "foot_force",
+    "battery_percent": "bms_state.soc",
+    "voltage": "power_v",
+    "current": "power_a",
+}
+_STATE_MOTOR_FIELDS = {"q": "q", "dq": "dq", "torque": "tau_est", "temperature": "temperature"}
+_COMMAND_MOTOR_FIELDS = {name: name for name in ("q", "dq", "kp", "kd")} | {"torque": "tau"}
+
+
+@dataclass(slots=True)
+class Series:
+    """Rows in time order: when each was received and sent, and named columns."""
+
+    log_ns: Nanoseconds
+    publish_ns: Nanoseconds
+    columns: Mapping[str, npt.NDArray[Any]]
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self.columns[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.columns
+
+    def __len__(self) -> int:
+        return len(self.log_ns)
+
+
+class Recorded:
+    """One robot's part of a bag, loaded topic by topic on demand."""
+
+    def __init__(self, bag: Bag) -> None:
+        self.bag = bag
+        self.robot = robot_of(bag)
+        family = FAMILIES[self.robot.wire.family]
+        self._wire = {
+            LOW_STATE: (family.state, "motor_state", _STATE_FIELDS, _STATE_MOTOR_FIELDS),
+            LOW_CMD: (family.command, "motor_cmd", {}, _COMMAND_MOTOR_FIELDS),
+        }
+
+    def load(self, names: Iterable[str]) -> dict[str, Series]:
+        """The topics of these relative names that are in the bag and hold messages."""
+        topics = {name: topic for name in names if (topic := self.bag.find(name)) is not None}
+        by_full_name = {topic.name: name for name, topic in topics.items()}
+        collected: dict[str, list[Series]] = {name: [] for name in topics}
+        plain: dict[str, list[Message]] = {name: [] for name in topics if name not in self._wire}
+        for chunk in self.bag.chunks(topics.values()):
+            parts: dict[str, list[Message]] = {}
+            for message in chunk:
+                parts.setdefault(by_full_name[message.topic], []).append(message)
+            for name, messages in parts.items():
+                if name in self._wire:
+                    collected[name].append(self._wire_series(name, messages))
+                else:
+                    plain[name] += messages
+        for name, messages in plain.items():
+            if messages:
+                collected[name].append(_ros_series(topics[name], messages))
+        return {name: _joined(parts) for name, parts in collected.items() if parts}
+
+    def _wire_series(self, name: str, messages: list[Message]) -> Series:
+        layout, motors, fields, motor_fields = self._wire[name]
+        good = [message for message in messages if len(message.data) == layout.size]
+        record = np.frombuffer(b"".join(message.data for message in good), layout.dtype)
+        columns = {
+            key: record[field].copy()
+            for key, field in fields.items()
+            if field in (layout.dtype.names or ())
+        }
+        joints = self.robot.joint_count
+        for key, field in motor_fields.items():
+            columns[key] = record[motors][field][:, :joints].copy()
+        if columns.get("temperature", np.empty(0)).ndim == 3:  # two sensors a motor
+            columns["temperature"] = columns["temperature"].max(axis=2)
+        return Series(*_times(good), columns)
+
+
+def robot_of(bag: Bag) -> RobotSpec:
+    """The robot as it was described when the run was made."""
+    stored = bag.attachments.get("robot.json")
+    if stored is not None:
+        return RobotSpec.model_validate_json(stored)
+    name = bag.information.get("robot")
+    if not name:
+        raise Refusal(f"{bag.path}: does not say which robot it is of: not made by our recorder")
+    return load_robot(name)
+
+
+def labelled(series: Series) -> tuple[tuple[str, ...], npt.NDArray[Any]]:
+    """A topic of labelled rows (a MultiArray whose last dimension names its entries)."""
+    columns = series.columns
+    last = 1 if "layout.dim.1.label" in columns else 0
+    names = tuple(texts(columns[f"layout.dim.{last}.label"][:1])[0].split(","))
+    data = columns["data"]
+    rows = data.reshape(-1, len(names))
+    if last == 1:  # blocks of different lengths were filled up
+        per_block = data.shape[1] // len(names)
+        used = columns["layout.dim.0.size"][:, None] > np.arange(per_block)[None, :]
+        rows = rows[used.ravel()]
+    return names, rows
+
+
+def _times(messages: list[Message]) -> tuple[Nanoseconds, Nanoseconds]:
+    return (
+        np.array([message.log_ns for message in messages], np.int64),
+        np.array([message.publish_ns for message in messages], np.int64),
+    )
+
+
+def _ros_series(topic: Topic, messages: list[Message]) -> Series:
+    messages.sort(key=lambda message: message.log_ns)
+    columns: Columns = Definition(topic.type, topic.definition).columns(
+        [message.data for message in messages]
+    )
+    return Series(*_times(messages), columns)
+
+
+def _joined(parts: list[Series]) -> Series:
+    if len(parts) == 1:
+        return parts[0]
+    names = parts[0].columns.keys()
+    return Series(
+        np.concatenate([part.log_ns for part in parts]),
+        np.concatenate([part.publish_ns for part in parts]),
+        {name: np.concatenate([part[name] for part in parts]) for name in names},
+    )

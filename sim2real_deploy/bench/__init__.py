@@ -1,0 +1,1 @@
+"""Every benchmark: what is measured, against what, in one run."""

@@ -1,0 +1,59 @@
+"""The stop that people call, on a computer that has no time for it: call to damping on the wire."""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sim2real_deploy.faults.stack import Stack
+
+MOVING_S = 0.1  # it stands up for so long before it is stopped
+PATIENCE_S = 2.0
+
+
+def time_calls(stack: Stack, calls: int, tell: Callable[[int], None]) -> list[float]:
+    """Milliseconds from each call of /safety/estop to damping, from the middle of standing up."""
+    stack.recover()
+    took_ms = []
+    with all_cores_busy():
+        for number in range(calls):
+            tell(number)
+            start_ns = stack.call("safety/estop")
+            damped_ns = stack.watch.damped_at(start_ns, PATIENCE_S)
+            took_ms.append(float("inf") if damped_ns is None else (damped_ns - start_ns) / 1e6)
+            stack.until("it stands up", lambda: _stands_up(stack))
+            time.sleep(MOVING_S)
+    return took_ms
+
+
+def _stands_up(stack: Stack) -> bool:
+    """One attempt; control may have been ended by the supervisor, and is started again."""
+    stack.all_run()
+    last = stack.watch.commands[-1]
+    if not last.damping and time.monotonic_ns() - last.ns < 5e7:
+        return True
+    if stack.succeeds("safety/reset"):
+        stack.succeeds(f"{stack.robot.name}_driver/stand")
+    return False
+
+
+@contextmanager
+def all_cores_busy() -> Iterator[None]:
+    """A process for each core that does nothing but compute, at ordinary priority."""
+    context = multiprocessing.get_context("spawn")
+    load = [context.Process(target=_compute, daemon=True) for _ in range(os.cpu_count() or 1)]
+    for process in load:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in load:
+            process.kill()
+            process.join()
+
+
+def _compute() -> None:
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # whatever started it
+    while True:
+        sum(range(100_000))

@@ -1,0 +1,49 @@
+"""How much of the machine's bare physics rate is left for learning. One worker, one thread."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.training.config import TrainingConfig
+from sim2real_deploy.training.environment import Environment
+from sim2real_deploy.training.trainer import Collector, make_learner, use_one_thread
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Control steps a second, of one worker."""
+
+    bare: float  # MuJoCo alone, on the same models
+    collecting: float  # with policy, observations, rewards, resets
+    learning: float  # and with the update
+
+
+def measure(config: TrainingConfig, seconds: float) -> Throughput:
+    """Each part by turns in one run, so that a busy machine is busy for all three."""
+    use_one_thread(seed=0)
+    environment = Environment(config, load_robot(config.robot), config.ppo.environments, seed=0)
+    learner = make_learner(config, environment)
+    collector = Collector(config, environment, learner)
+    collector.collect()  # warm
+
+    def physics() -> None:
+        for _ in range(config.ppo.steps):
+            environment.advance()
+
+    bare = collecting = updating = 0.0
+    rounds = 0
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until or not rounds:
+        bare += _timed(physics)
+        collecting += _timed(collector.collect)
+        updating += _timed(lambda: learner.learn(collector.batch, collector.last_value))
+        rounds += 1
+    steps = rounds * collector.batch.reward.numel()
+    return Throughput(steps / bare, steps / collecting, steps / (collecting + updating))
+
+
+def _timed(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin

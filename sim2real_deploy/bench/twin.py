@@ -1,0 +1,180 @@
+"""What the twin costs beside bare physics, and how well it keeps real time on the wire."""
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.checks import Check
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots import JointCommand, RobotSpec, load_robot
+from sim2real_deploy.runtime.realtime import calm_interpreter
+from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.robot import TwinRobot
+from sim2real_deploy.wire.dds_link import DdsLink
+from sim2real_deploy.wire.encoders import CommandEncoder
+from sim2real_deploy.wire.motion_switcher import MotionSwitcher
+
+_BLOCK = 50  # wire periods of each side in turn, so that both meet the same machine
+_BLOCKS = 60
+_WARM_UP = 1000
+_STEP_HZ = 2.0  # legs trot in place: contacts come and go as in use,
+_TARGETS_HZ = 50.0  # and targets change when a policy steps
+_PATIENCE_S = 20.0
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """In process: microseconds of one core per wire period."""
+
+    twin_us: float
+    bare_us: float
+    period_s: float
+    steps: int  # physics steps in a period
+
+    @property
+    def ratio(self) -> float:
+        return self.twin_us / self.bare_us
+
+    @property
+    def times_real_time(self) -> float:
+        return self.period_s * 1e6 / self.twin_us
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """On DDS, another process answering every state."""
+
+    seconds: float
+    rate_hz: float
+    nominal_hz: float
+    real_time_factor: float
+    lost: int
+    bad: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    speed: Speed
+    wire: Wire
+
+    def checks(self) -> list[Check]:
+        speed, wire = self.speed, self.wire
+        return [
+            Check.at_least("in process, times real time", speed.times_real_time, 15.0),
+            Check.at_most("in process, cost by bare mj_step", speed.ratio, 2.0),
+            Check.at_most(
+                "state rate error", abs(wire.rate_hz / wire.nominal_hz - 1) * 100, 1, "%"
+            ),
+            Check.at_most("real-time factor error", abs(wire.real_time_factor - 1), 0.01),
+            Check.at_most("bad states", wire.bad, 0),
+        ]
+
+    def raw(self) -> dict[str, Any]:
+        return {"in_process": asdict(self.speed), "wire": asdict(self.wire)}
+
+
+def run(seconds: float, preset: str, progress: Progress) -> Result:
+    robot = load_robot("go2")
+    calm_interpreter()  # as the twin's own process does
+    progress("in process, against bare mj_step", 0.0)
+    speed = measure_speed(robot, preset)
+    wire = measure_wire(robot, preset, seconds, progress)
+    return Result(speed, wire)
+
+
+def measure_speed(robot: RobotSpec, preset: str) -> Speed:
+    """Blocks of the twin and of bare mj_step in turn; the medians are compared.
+
+    Bare physics makes the same movements: from the same state, its motors told the same.
+    """
+    twin = TwinRobot(robot, imperfections=load_imperfections(preset))
+    samples = _trot(robot)
+    for k in range(_WARM_UP):
+        twin.advance(samples[k % len(samples)])
+    steps = round(1 / (robot.wire.rate_hz * twin.model.opt.timestep))
+    bare = mujoco.MjData(twin.model)
+    model, times = twin.model, np.zeros((_BLOCKS, 2))
+    told = np.zeros((_BLOCK, model.nu))
+    for block in range(_BLOCKS):
+        mujoco.mj_copyData(bare, model, twin.data)
+        for k in range(_BLOCK):
+            start = time.thread_time_ns()
+            twin.advance(samples[(block * _BLOCK + k) % len(samples)])
+            times[block, 0] += time.thread_time_ns() - start
+            told[k] = twin.data.ctrl
+        for k in range(_BLOCK):
+            bare.ctrl[:] = told[k]
+            start = time.thread_time_ns()
+            mujoco.mj_step(model, bare, steps)
+            times[block, 1] += time.thread_time_ns() - start
+    twin_us, bare_us = (np.median(times, axis=0) / _BLOCK / 1e3).tolist()
+    return Speed(twin_us, bare_us, 1 / robot.wire.rate_hz, steps)
+
+
+def measure_wire(robot: RobotSpec, preset: str, seconds: float, progress: Progress) -> Wire:
+    """The twin in a process of its own; here a client that answers every state."""
+    domain = random.randint(1, 100)
+    arguments = ["twin", "--domain", str(domain), "--preset", preset]
+    call = "from sim2real_deploy.cli import main; main()"
+    process = subprocess.Popen([sys.executable, "-c", call, *arguments], stdout=subprocess.DEVNULL)
+    link = DdsLink(robot, "lo", domain, name="bench")
+    try:
+        MotionSwitcher(link.participant, _PATIENCE_S).release()
+        pose = robot.sit_pose.copy()
+        zero = np.zeros_like(pose)
+        command = JointCommand(pose, zero, robot.kp, robot.kd, zero)
+        first = link.wait(_PATIENCE_S)
+        start, lost, received = time.monotonic(), link.counters.lost, link.counters.received
+        state = first
+        while (elapsed := time.monotonic() - start) < seconds:
+            done = min(1.0, elapsed / 2.0)
+            pose[:] = robot.sit_pose + done * (robot.stand_pose - robot.sit_pose)
+            state = link.wait(1.0) or state
+            link.send(command)
+            progress("on the wire", elapsed / seconds)
+    finally:
+        link.close()
+        process.terminate()
+        process.wait()
+    if first is None or state is None:
+        raise Refusal("bench twin: the twin's process sent no state")
+    wall = (state.received_ns - first.received_ns) / 1e9
+    counters = link.counters
+    arrived = counters.received - received + counters.lost - lost  # sent, whatever the bus did
+    return Wire(
+        seconds=wall,
+        rate_hz=arrived / wall,
+        nominal_hz=robot.wire.rate_hz,
+        real_time_factor=(state.tick - first.tick) / 1000 / wall,
+        lost=counters.lost - lost,
+        bad=counters.bad_crc + counters.bad_length + counters.not_finite,
+    )
+
+
+def _trot(robot: RobotSpec) -> list[bytes]:
+    """One cycle of rt/lowcmd samples that lift diagonal legs in turn, in place."""
+    encoder = CommandEncoder(robot)
+    zero = np.zeros(robot.joint_count, np.float32)
+    names = list(robot.legs)
+    lift: npt.NDArray[np.float32] = np.zeros((2, robot.joint_count), np.float32)
+    for number, leg in enumerate(names):
+        _, thigh, calf = (robot.joint_names.index(name) for name in robot.legs[leg].joints)
+        lift[int(number in (1, 2)), [thigh, calf]] = 0.3, -0.6
+    samples = []
+    held = round(robot.wire.rate_hz / _TARGETS_HZ)
+    for phase in np.arange(0, 1, _STEP_HZ / _TARGETS_HZ):
+        wave = np.sin(2 * np.pi * phase)
+        raised = max(wave, 0) * lift[0] + max(-wave, 0) * lift[1]
+        pose = (robot.stand_pose + raised).astype(np.float32)
+        samples += [encoder.encode(JointCommand(pose, zero, robot.kp, robot.kd, zero))] * held
+    return samples

@@ -1,0 +1,1 @@
+"""The node graph as data, and the two launchers that start it."""

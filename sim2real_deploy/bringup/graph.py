@@ -1,0 +1,202 @@
+"""The node graph as data: which processes make up a bring-up, in which order, with what set.
+
+Read by launch/*.launch.py where ROS 2 is installed and by `sim2real up` where it is not, so the two
+cannot drift apart. Processes start in the order given and stop in reverse: control goes first and
+damps, the supervisor watches it do so, the recorder sees it, the robot (twin) goes last.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.runtime.world_clock import world_may_wait
+
+Value = str | int | float | bool
+YES_NO = ("true", "false")
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a bring-up, as `ros2 launch` and `sim2real up` both show it."""
+
+    name: str
+    default: str
+    description: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One node process: the module below nodes/ that it runs, and its ROS parameters."""
+
+    name: str
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    essential: bool = False  # when it ends, all end
+    respawn: bool = False  # when it ends by itself it is started again
+
+
+ROBOT = Argument("robot", "twin", "Walk the twin or the real robot.", ("twin", "real"))
+MODEL = Argument("model", "go2", "Which robot it is: a file in config/robots.")
+INTERFACE = Argument("interface", "lo", "Network interface the robot is on; needed for `real`.")
+DOMAIN = Argument("domain", "0", "DDS domain of the robot's own bus (0 on the robot).")
+NAMESPACE = Argument("namespace", "", "ROS namespace of all nodes, for more than one robot.")
+PARAMS_FILE = Argument("params_file", "", "ROS parameter file applied to all nodes.")
+FLOOR = Argument("floor", "flat", "What the twin walks on: flat, rough, slope, stairs, slippery.")
+PRESET = Argument("preset", "default", "The twin's imperfections: a preset in config/twin.yaml.")
+DASHBOARD = Argument("dashboard", "false", "Serve a page on this machine's port 8080.", YES_NO)
+SEED = Argument("seed", "0", "Seed of the twin's floor and noise.")
+
+GO2_WALK = (
+    ROBOT,
+    MODEL,
+    INTERFACE,
+    DOMAIN,
+    Argument("policy", "go2_walk", "Policy bundle: a name in policies/, or a folder."),
+    Argument("stage", "tether", "How far it may go: a stage in config/stages.yaml."),
+    Argument("last_run", "", "Real, stages rise: the run one stage below; else found in runs."),
+    Argument("ungated", "", "Real, no passing gate: say 'I accept an untested policy'."),
+    Argument("record", "true", "Record everything into a bag.", YES_NO),
+    DASHBOARD,
+    Argument("runs", "runs", "Folder that each run's bag and reports go into."),
+    NAMESPACE,
+    PARAMS_FILE,
+    FLOOR,
+    PRESET,
+    SEED,
+)
+WALK_PROGRAMME = (
+    *GO2_WALK,
+    Argument("duration", "20", "Seconds of walking; 0 walks until Ctrl-C."),
+)
+REPLAY = (
+    Argument("bag", "", "The run to play: its folder, or an .mcap file."),
+    Argument("rate", "1", "Times real time."),
+    Argument("start", "0", "Seconds into the run to start at."),
+    Argument("loop", "false", "Begin again at the end.", YES_NO),
+    DASHBOARD,
+    MODEL,
+    NAMESPACE,
+    PARAMS_FILE,
+)
+TWIN = (MODEL, INTERFACE, DOMAIN, NAMESPACE, PARAMS_FILE, FLOOR, PRESET, SEED)
+
+
+def resolve(arguments: tuple[Argument, ...], given: Mapping[str, str]) -> dict[str, str]:
+    """Defaults with what was given on top; an unknown name or choice is refused by name."""
+    known = {argument.name: argument for argument in arguments}
+    for name, value in given.items():
+        if name not in known:
+            raise Refusal(f"there is no argument '{name}'; there are: {', '.join(known)}")
+        choices = known[name].choices
+        if choices and value not in choices:
+            raise Refusal(f"{name}:={value}: it is one of {', '.join(choices)}")
+    return {name: given.get(name, argument.default) for name, argument in known.items()}
+
+
+def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
+    """The whole stack for one robot, real or twin."""
+    real = values["robot"] == "real"
+    if real and values["interface"] == "lo":
+        raise Refusal(
+            "robot:=real needs interface:=NAME, the network interface that the robot is plugged "
+            "into (`ip -brief address` lists them; the robot is 192.168.123.161)"
+        )
+    if real:
+        _check_clearance(values)
+    wire = _wire(values)
+    world = {**wire, "clock": "" if real else _clock()}
+    stage, policy, runs = ({name: values[name]} for name in ("stage", "policy", "runs"))
+    processes = [] if real else [_twin(values, world)]
+    if values["record"] == "true":
+        label = {"label": Path(values["policy"]).name}
+        recorder = {**wire, **stage, **policy, **runs, **label, "real": real}
+        processes.append(Process("recorder", recorder, respawn=True))
+    processes.append(Process("safety_supervisor", {**world, **stage, **runs}, essential=True))
+    processes.append(Process("control", {**world, **stage, **policy}, essential=True))
+    if values["dashboard"] == "true":
+        processes.append(_dashboard(values["model"], values["stage"]))
+    return tuple(processes)
+
+
+def walk_programme(values: Mapping[str, str]) -> tuple[Process, ...]:
+    """The stack, and an operator that walks a short programme and judges it."""
+    duration = _number(values, "duration")
+    truth = "odom" if values["robot"] == "real" else "twin/odom"
+    operator: dict[str, Value] = {"robot": values["model"], "runs": values["runs"]}
+    operator.update(duration=duration, truth=truth, recorded=values["record"] == "true")
+    return (*go2_walk(values), Process("walk_programme", operator, essential=True))
+
+
+def replay(values: Mapping[str, str]) -> tuple[Process, ...]:
+    """A recorded run played back into ROS; nothing of it reaches a robot."""
+    if not values["bag"]:
+        raise Refusal("replay needs bag:=FOLDER, the run to play")
+    played: dict[str, Value] = {"bag": values["bag"], "loop": values["loop"] == "true"}
+    played.update(rate=_number(values, "rate"), start=_number(values, "start"))
+    player = Process("replay", played, essential=True)
+    return (player, _dashboard(values["model"], "")) if values["dashboard"] == "true" else (player,)
+
+
+def twin_alone(values: Mapping[str, str]) -> tuple[Process, ...]:
+    return (_twin(values, _wire(values)),)
+
+
+def _check_clearance(values: Mapping[str, str]) -> None:
+    from sim2real_deploy.gate.clearance import check_clearance
+
+    check_clearance(
+        values["policy"],
+        values["stage"],
+        Path(values["runs"]),
+        values["last_run"],
+        values["ungated"],
+    )
+
+
+def _wire(values: Mapping[str, str]) -> dict[str, Value]:
+    domain = values["domain"]
+    if not domain.isdecimal() or int(domain) > 232:
+        raise Refusal(f"domain:={domain}: a DDS domain is a whole number from 0 to 232")
+    return {"robot": values["model"], "interface": values["interface"], "domain": int(domain)}
+
+
+def _dashboard(model: str, stage: str) -> Process:
+    if find_spec("viser") is None:
+        raise Refusal("dashboard:=true needs viser: pip install 'sim2real_deploy[dashboard]'")
+    return Process("dashboard", {"robot": model, "stage": stage}, respawn=True)
+
+
+def _number(values: Mapping[str, str], name: str) -> float:
+    try:
+        return float(values[name])
+    except ValueError:
+        raise Refusal(f"{name}:={values[name]}: a number was expected") from None
+
+
+def _clock() -> str:
+    """A name for the clock of a new twin's world, where that world may have to wait. It begins
+    with a letter: ROS takes digits for a number."""
+    return f"w{secrets.token_hex(4)}" if world_may_wait() else ""
+
+
+def _twin(values: Mapping[str, str], world: Mapping[str, Value]) -> Process:
+    for module in ("mujoco", "numba"):
+        if find_spec(module) is None:
+            raise Refusal(f"a twin needs {module}: pip install 'sim2real_deploy[sim]'")
+    if not values["seed"].isdecimal():
+        raise Refusal(f"seed:={values['seed']}: a seed is a whole number")
+    parameters = dict(world)
+    parameters.update(floor=values["floor"], preset=values["preset"], seed=int(values["seed"]))
+    return Process("twin", parameters, essential=True)
+
+
+Graph = Callable[[Mapping[str, str]], tuple[Process, ...]]
+BRINGUPS: dict[str, tuple[tuple[Argument, ...], Graph]] = {
+    "go2_walk": (GO2_WALK, go2_walk),
+    "replay": (REPLAY, replay),
+    "twin": (TWIN, twin_alone),
+    "walk_programme": (WALK_PROGRAMME, walk_programme),
+}

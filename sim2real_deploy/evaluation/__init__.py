@@ -1,1 +1,0 @@
-"""Scenarios that a policy must pass before it may go on a robot."""

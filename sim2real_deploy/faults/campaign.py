@@ -1,0 +1,165 @@
+"""The fault campaign: break everything, often, and see on the wire what comes of it."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sim2real_deploy.checks import Check
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.faults.cases import Case
+from sim2real_deploy.faults.stack import Stack
+from sim2real_deploy.runtime.stalls import StallWitness
+
+Judgement = tuple[float, str]  # milliseconds, and what was wrong
+
+SLOW_SPEED = 0.12  # m/s, averaged over a gait: it stands
+ALERT_S = 8.0
+UNDISTURBED_S = 1.0  # watched at least
+BEFORE_NS = 50_000_000  # who stood still just before the fault is late for it, too
+STILL_MS = 3.0  # of the machine, and what was measured says nothing of us
+WALKED_NS = 1_000_000_000  # at least, before a fault
+
+
+@dataclass
+class Result:
+    """Every trial of one case: the time it took, and what was wrong with it."""
+
+    case: Case
+    times_ms: list[float] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    taken_again_ms: list[float] = field(default_factory=list)  # how long the machine stood still
+
+    @property
+    def worst_ms(self) -> float:
+        return max(self.times_ms, default=float("inf"))
+
+    def checks(self) -> Sequence[Check]:
+        name, bound = self.case.name, self.case.bound_ms
+        timing = Check.at_most(name, round(self.worst_ms, 1), bound, "ms")
+        if not self.problems:
+            return (timing,)
+        problem = self.problems[0].splitlines()[0][:100]
+        return (timing, Check.at_most(f"{name}: {problem}", len(self.problems), 0))
+
+
+def run_campaign(
+    stack: Stack, cases: Sequence[Case], repeat: int, tell: Callable[[Case, int], None]
+) -> Iterator[Result]:
+    """Case by case, so that what was measured before an interruption is not lost."""
+    witness = StallWitness()
+    try:
+        for case in cases:
+            yield _run_case(stack, case, repeat, witness, tell)
+    finally:
+        witness.close()
+
+
+def _run_case(
+    stack: Stack,
+    case: Case,
+    repeat: int,
+    witness: StallWitness,
+    tell: Callable[[Case, int], None],
+) -> Result:
+    """A trial that fails while the machine itself stood still is taken again, and counted."""
+    result = Result(case)
+    while len(result.times_ms) < repeat:
+        tell(case, len(result.times_ms))
+        try:
+            stack.recover()
+        except Refusal as refusal:
+            result.problems.append(f"no way back to walking: {refusal}")
+            break
+        took_ms, problem, since_ns = _try(stack, case)
+        if problem or took_ms > case.bound_ms:
+            still_ms = witness.stalled_ms(since_ns, time.monotonic_ns())
+            if still_ms > STILL_MS and len(result.taken_again_ms) < repeat:
+                result.taken_again_ms.append(still_ms)
+                continue
+        result.times_ms.append(took_ms)
+        if problem:
+            result.problems.append(problem)
+    return result
+
+
+def _try(stack: Stack, case: Case) -> tuple[float, str, int]:
+    """Its judgement, and since when a machine that stands still may have to do with it."""
+    if stopped := stack.stopped_by():
+        problem = f"it had stopped by itself before: {stopped}"
+        return float("inf"), problem, time.monotonic_ns() - WALKED_NS
+    start_ns = case.inject(stack)
+    return *JUDGES[case.outcome](stack, case, start_ns), start_ns - BEFORE_NS
+
+
+def judge_damping(stack: Stack, case: Case, start_ns: int) -> Judgement:
+    damped_ns = stack.watch.damped_at(start_ns, max(2.0, case.bound_ms / 500))
+    if damped_ns is None:
+        return float("inf"), "it was not damped"
+    took_ms = (damped_ns - start_ns) / 1e6
+    return took_ms, _not_finite(stack, start_ns) or _unanswered(stack, case)
+
+
+def judge_sitting(stack: Stack, case: Case, start_ns: int) -> Judgement:
+    damped_ns = stack.watch.damped_at(start_ns, case.bound_ms / 1000 + 2.0)
+    if damped_ns is None:
+        return float("inf"), "it was not damped"
+    took_ms = (damped_ns - start_ns) / 1e6
+    problem = "" if took_ms > 300 else "it was dropped, not sat down"
+    return took_ms, problem or _not_finite(stack, start_ns) or _unanswered(stack, case)
+
+
+def judge_walking(stack: Stack, case: Case, start_ns: int) -> Judgement:
+    """Control must not notice; a person must."""
+    deadline = time.monotonic() + ALERT_S
+    while _unanswered(stack, case) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    took_ms = (time.monotonic_ns() - start_ns) / 1e6
+    time.sleep(max(0.0, UNDISTURBED_S - took_ms / 1e3))
+    if any(seen.damping for seen in stack.watch.since(start_ns)) or stack.mode != "walking":
+        return took_ms, "control was disturbed"
+    return took_ms, _unanswered(stack, case)
+
+
+def judge_standing(stack: Stack, case: Case, start_ns: int) -> Judgement:
+    """It comes to rest on its feet, under control."""
+    position = stack.twin.ask(lambda twin: twin.base_truth.position)
+    deadline = time.monotonic() + case.bound_ms / 1000
+    while time.monotonic() < deadline:
+        time.sleep(0.5)
+        before, position = position, stack.twin.ask(lambda twin: twin.base_truth.position)
+        if float(np.linalg.norm((position - before)[:2])) / 0.5 < SLOW_SPEED:
+            break
+    else:
+        return float("inf"), "it walks on"
+    took_ms = (time.monotonic_ns() - start_ns) / 1e6
+    if any(seen.damping for seen in stack.watch.since(start_ns)) or stack.mode != "walking":
+        return took_ms, "control was disturbed"
+    return took_ms, _unanswered(stack, case)
+
+
+def _not_finite(stack: Stack, start_ns: int) -> str:
+    wild = any(not seen.finite for seen in stack.watch.since(start_ns))
+    return "a command that is not finite was sent" if wild else ""
+
+
+def _unanswered(stack: Stack, case: Case) -> str:
+    """The right event must be told; one that comes a moment later than the damping may."""
+    if not case.events:
+        return ""
+    deadline = time.monotonic() + 0.5
+    while time.monotonic() < deadline:
+        events = stack.events
+        if set(case.events) & set(events):
+            return ""
+        time.sleep(0.05)
+    return f"told {', '.join(events) or 'nothing'} and not {' or '.join(case.events)}"
+
+
+JUDGES: dict[str, Callable[[Stack, Case, int], Judgement]] = {
+    "damping": judge_damping,
+    "sits": judge_sitting,
+    "walks": judge_walking,
+    "stands": judge_standing,
+}

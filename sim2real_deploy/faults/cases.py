@@ -1,0 +1,276 @@
+"""What a fault campaign does to the stack: one row per fault, with what must come of it."""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from sim2real_deploy.faults.stack import FILLING, Stack
+from sim2real_deploy.robots import RobotState
+from sim2real_deploy.robots.geometry import tilt
+from sim2real_deploy.twin.disturbances import Push
+from sim2real_deploy.twin.faults import Fault
+from sim2real_deploy.twin.robot import TwinRobot
+from sim2real_deploy.wire.channels import Participant
+from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
+from sim2real_deploy.wire.encoders import StateEncoder
+from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.motion_switcher import MotionSwitcher
+from sim2real_deploy.wire.remote import Remote
+
+Outcome = Literal["damping", "sits", "walks", "stands"]
+JOINT = "FR_calf_joint"
+KEPT_BYTES = 1_000_000  # of a full disk
+CHUNK_BYTES = 16_000_000
+UNPLUGGED_S = 0.3
+
+
+@dataclass(frozen=True)
+class Case:
+    """`inject` does it and says when it began; `events` are the ones that may answer for it."""
+
+    name: str
+    inject: Callable[[Stack], int]
+    outcome: Outcome
+    bound_ms: float  # from its beginning to damping on the wire, or to the alert
+    events: tuple[str, ...] = ()
+
+
+def fault(*faults: Fault) -> Callable[[Stack], int]:
+    def inject(twin: TwinRobot) -> None:
+        for one in faults:
+            twin.inject(one)
+
+    return lambda stack: stack.change(inject)
+
+
+def called(*services: str) -> Callable[[Stack], int]:
+    return lambda stack: stack.call(*services)
+
+
+def killed(process: str, number: signal.Signals) -> Callable[[Stack], int]:
+    return lambda stack: stack.signal(process, number)
+
+
+def steered(*velocity: float | None) -> Callable[[Stack], int]:
+    def inject(stack: Stack) -> int:
+        stack.ask(velocity=list(velocity) or None)
+        return time.monotonic_ns()
+
+    return inject
+
+
+def make_policy_fail(stack: Stack) -> int:
+    """From the last command that was sent: the tick that saw the NaN must damp."""
+    stack.ask(velocity=[0.0, 0.0, 1.0])
+    stack.until("the policy fails", lambda: stack.watch.commands[-1].damping)
+    return max(seen.ns for seen in tuple(stack.watch.commands) if not seen.damping)
+
+
+def press_chord(stack: Stack) -> int:
+    held = Remote(pressed=frozenset({"L2", "B"}))
+    start_ns = stack.change(lambda twin: twin.hold_remote(held))
+    time.sleep(0.2)
+    return _first(stack, start_ns, lambda state: any(state.remote))
+
+
+def send_nan_state(stack: Stack) -> int:
+    """One sample with a good checksum and a NaN, as a broken sensor board would make it."""
+    state = stack.watch.states[-1]
+    q = state.q.copy()
+    q[3] = np.nan
+    broken = replace(state, q=q, tick=state.tick + 1)
+    participant = Participant(stack.domain, stack.interface, "broken board")
+    family = FAMILIES[stack.robot.wire.family]
+    writer = participant.writer(LOW_STATE, family.state.type_name)
+    sample = StateEncoder(stack.robot).encode(broken)
+    while writer.matched() < 3:  # control, supervisor and the campaign at least
+        time.sleep(0.01)
+    time.sleep(0.3)  # until they know of it, too
+    now_ns = time.monotonic_ns()
+    writer.write(sample)
+    time.sleep(0.1)
+    participant.close()
+    return now_ns
+
+
+def spin_joint(stack: Stack) -> int:
+    """Something turns a joint faster than its motor may."""
+    joint = stack.robot.joint_names.index(JOINT)
+    speed = float(stack.robot.velocity_limit[joint]) * 1.6
+
+    def turn(twin: TwinRobot) -> None:
+        twin.data.qvel[6 + joint] = speed if twin.data.qpos[7 + joint] < -1.6 else -speed
+
+    start_ns = stack.change(turn)
+    for _ in range(20):
+        stack.change(turn)
+    return _first(stack, start_ns, partial(_too_fast, joint, speed / 1.6))
+
+
+def _too_fast(joint: int, limit: float, state: RobotState) -> bool:
+    return abs(float(state.dq[joint])) > limit
+
+
+def throw_over(stack: Stack) -> int:
+    push = Push(force=1500.0, direction=(0.0, 1.0, 0.3), duration=0.15)
+    start_ns = stack.change(lambda twin: twin.push(push))
+    time.sleep(1.0)
+    return _first(stack, start_ns, _fallen)
+
+
+def _fallen(state: RobotState) -> bool:
+    return tilt(state.quaternion.tolist()) > 0.9
+
+
+def drop(stack: Stack) -> int:
+    def lift(twin: TwinRobot) -> None:
+        twin.data.qpos[2] += 1.2
+
+    start_ns = stack.change(lift)
+    time.sleep(0.5)
+    return _first(stack, start_ns, lambda state: float(np.linalg.norm(state.accelerometer)) < 2.5)
+
+
+def _first(stack: Stack, since_ns: int, condition: Callable[[RobotState], bool]) -> int:
+    """When the wire first showed it: what happens in the body is not a fault before."""
+    for state in tuple(stack.watch.states):
+        if state.received_ns >= since_ns and condition(state):
+            return state.received_ns
+    return since_ns
+
+
+def pull_cable(stack: Stack) -> int:
+    """And put it back: nobody is there to hear of damping before."""
+    assert stack.cable is not None
+    now_ns = time.monotonic_ns()
+    stack.cable.pull()
+    time.sleep(UNPLUGGED_S)
+    stack.cable.plug_in()
+    return now_ns
+
+
+def intrude(stack: Stack) -> int:
+    """Another program opens rt/lowcmd; it need not even write."""
+    now_ns = time.monotonic_ns()
+    participant = Participant(stack.domain, stack.interface, "intruder")
+    writer = participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command.type_name)
+    time.sleep(0.5)
+    participant.close()
+    del writer
+    return now_ns
+
+
+def refuse_start(stack: Stack) -> int:
+    """Another program has rt/lowcmd open when the robot is to stand up: it must not."""
+    participant = Participant(stack.domain, stack.interface, "intruder")
+    writer = participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command.type_name)
+    stack.call("safety/estop")
+    stack.until("damping", lambda: stack.mode == "damping")
+    time.sleep(1.0)
+    stack.succeeds("safety/reset")
+    now_ns = time.monotonic_ns()
+    stack.succeeds(f"{stack.robot.name}_driver/stand")
+    time.sleep(0.5)
+    participant.close()
+    del writer
+    return now_ns
+
+
+def fill_disk(stack: Stack) -> int:
+    """Next to nothing is left where the bag goes."""
+    filling = stack.runs / FILLING
+    now_ns = time.monotonic_ns()
+    free = shutil.disk_usage(stack.runs).free
+    with filling.open("wb") as file, suppress(OSError):
+        for start in range(0, free - KEPT_BYTES, CHUNK_BYTES):
+            os.posix_fallocate(file.fileno(), start, CHUNK_BYTES)
+            time.sleep(0.005)  # the twin lives in this process too
+    return now_ns
+
+
+def select_sport_mode(stack: Stack) -> int:
+    participant = Participant(stack.domain, stack.interface, "app")
+    switcher = MotionSwitcher(participant)
+    switcher.check()
+    now_ns = time.monotonic_ns()
+    switcher.select("normal")
+    time.sleep(2.0)
+    participant.close()
+    return now_ns
+
+
+def cases(stack: Stack) -> tuple[Case, ...]:
+    """The campaign. Bounds are from the beginning of the fault; a fault's own time is in them."""
+    frozen = [Fault(target="imu", word="stuck")]
+    frozen += [Fault(target="encoder", word="stuck", joint=j) for j in stack.robot.joint_names]
+    hot = Fault(target="temperature", word="wrong", joint=JOINT, amount=62.0)
+    warm = Fault(target="temperature", word="wrong", joint=JOINT, amount=54.0)
+    hundred = called(*["safety/estop"] * 100)
+    cable = Case("cable pulled", pull_cable, "damping", 1000 * UNPLUGGED_S + 200, ("state_silent",))
+    return (
+        *((cable,) if stack.cable else ()),
+        Case("estop called", called("safety/estop"), "damping", 20, ("estop_called",)),
+        Case("estop called 100 times at once", hundred, "damping", 20, ("estop_called",)),
+        Case("estop during a reset", called("safety/reset", "safety/estop"), "damping", 20,
+             ("estop_called",)),
+        Case("stop called", called("safety/stop"), "sits", 6000, ("stop_called",)),
+        Case("L2+B on the remote", press_chord, "damping", 20, ("remote_estop",)),
+        Case("state silent", fault(Fault(target="state", word="off")), "damping", 50,
+             ("state_silent",)),
+        Case("state stuck", fault(Fault(target="state", word="stuck")), "damping", 50,
+             ("state_frozen", "state_silent")),
+        Case("state frozen, counter runs", fault(*frozen), "damping", 50, ("state_frozen",)),
+        Case("state with bad checksums", fault(Fault(target="state", word="wrong")), "damping", 50,
+             ("state_silent", "state_corrupt")),
+        Case("state of random bytes", fault(Fault(target="state", word="garbage")), "damping", 50,
+             ("state_silent", "state_corrupt")),
+        Case("state at 100 Hz", fault(Fault(target="state", word="slow", amount=0.01)), "sits",
+             9000, ("state_slow",)),
+        Case("state with NaN", send_nan_state, "damping", 10, ("state_not_finite",)),
+        Case("policy gives NaN", make_policy_fail, "damping", 6, ("policy_not_finite",)),
+        Case("orientation wrong", fault(Fault(target="imu", word="wrong")), "damping", 24,
+             ("imu_quaternion",)),
+        Case("orientation gone", fault(Fault(target="imu", word="off")), "damping", 24,
+             ("imu_quaternion",)),
+        Case("IMU of random numbers", fault(Fault(target="imu", word="garbage")), "damping", 24,
+             ("imu_quaternion",)),
+        Case("joint beyond its range",
+             fault(Fault(target="encoder", word="wrong", joint=JOINT, amount=1.5)), "damping", 16,
+             ("joint_range", "joint_speed")),
+        Case("joint over speed", spin_joint, "damping", 20, ("joint_speed",)),
+        Case("fall", throw_over, "damping", 80, ("fall",)),
+        Case("dropped", drop, "damping", 250, ("free_fall",)),
+        Case("motor board dead", fault(Fault(target="motor", word="off", joint=JOINT)), "damping",
+             9000, ("motor_lost",)),
+        Case("motor at its limit of heat", fault(hot), "damping", 400, ("motor_limit",)),
+        Case("motor too hot", fault(warm), "sits", 9000, ("motor_too_hot",)),
+        Case("battery empty", fault(Fault(target="battery", word="wrong", amount=-90.0)), "sits",
+             9000, ("battery_empty", "voltage_sag")),
+        Case("control killed", killed("control", signal.SIGKILL), "damping", 60,
+             ("control_gone",)),
+        Case("control stopped", killed("control", signal.SIGSTOP), "damping", 60,
+             ("control_gone",)),
+        Case("control interrupted", killed("control", signal.SIGINT), "damping", 60),
+        Case("supervisor killed", killed("safety_supervisor", signal.SIGKILL), "damping", 100),
+        Case("supervisor stopped", killed("safety_supervisor", signal.SIGSTOP), "damping", 100),
+        Case("supervisor interrupted", killed("safety_supervisor", signal.SIGINT), "damping", 100),
+        Case("second writer on rt/lowcmd", intrude, "damping", 200, ("second_writer",)),
+        Case("second writer at the start", refuse_start, "damping", 20, ("stranger",)),
+        Case("sport mode on again", select_sport_mode, "damping", 1300, ("sport_mode",)),
+        Case("recorder killed", killed("recorder", signal.SIGKILL), "walks", 6000,
+             ("recorder_gone",)),
+        Case("recorder stopped", killed("recorder", signal.SIGSTOP), "walks", 6000,
+             ("recorder_gone",)),
+        Case("dashboard killed", killed("dashboard", signal.SIGKILL), "walks", 6000),
+        Case("disk full", fill_disk, "walks", 6000, ("disk_low",)),
+        Case("velocity command of NaN", steered(None, None, None), "stands", 3000),
+        Case("velocity command silent", steered(), "stands", 3000, ("command_silent",)),
+    )  # fmt: skip

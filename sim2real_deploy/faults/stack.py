@@ -1,0 +1,249 @@
+"""The whole stack for a fault campaign: real processes on a domain of their own, and the twin.
+
+The twin lives in this process, so that the moment of a fault is known to the period; everything
+that is to be stopped or to do the stopping is the process it is on the robot.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.faults.cable import Cable
+from sim2real_deploy.faults.wire_watch import WireWatch
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.robots.geometry import tilt
+from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.on_wire import TwinOnWire
+from sim2real_deploy.twin.robot import TwinRobot
+from sim2real_deploy.wire.remote import Remote
+
+Commands = Mapping[str, Sequence[str]]
+LOOPBACK = "lo"
+OPERATOR = "fault_operator"
+FILLING = "filling"  # a file that takes all the room there is
+WALK = (0.4, 0.0, 0.0)
+STEP_S = 60.0  # patience with a process to start
+RECOVERY_S = 60.0  # with a robot to walk again
+ALERTS = {"recorder_gone", "disk_low", "stranger"}  # they outlive their cause by a second or two
+FALLEN_RAD = 0.4
+# This process is preferred for the twin's sake; those it starts must come to it by themselves.
+ORDINARY = ("chrt", "--other", "0") if shutil.which("chrt") else ()
+MODE_S = 4.0  # with control to change its mode
+ERROR_LINES = 15
+
+
+class Stack:
+    """Robot (twin), supervisor, control, recorder, and an operator's hands.
+
+    `commands` are the command lines of the processes by name, the operator's among them; with a
+    cable they run at its far end.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        domain: int,
+        ros_domain: int,
+        commands: Commands,
+        cable: Cable | None = None,
+    ) -> None:
+        self.folder = folder
+        self.cable = cable
+        self.interface = cable.interface if cable else LOOPBACK
+        self.runs = folder / "runs"
+        self.robot = load_robot("go2")
+        self.domain = domain
+        self._commands = commands
+        self._environment = os.environ | {
+            "ROS_DOMAIN_ID": str(ros_domain),
+            "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+            "XDG_RUNTIME_DIR": str(folder),
+        }
+        body = TwinRobot(self.robot, imperfections=load_imperfections("default"))
+        self.twin = TwinOnWire(body, self.interface, domain)
+        self.watch = WireWatch(self.robot, self.interface, domain)
+        self.running: dict[str, subprocess.Popen[str]] = {}
+        self.twin.start()
+
+    def close(self) -> None:
+        for process in reversed(tuple(self.running.values())):
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        for process in self.running.values():
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self.watch.close()
+        self.twin.close()
+
+    # processes
+
+    def start(self, name: str) -> None:
+        """Start what is not running."""
+        known = self.running.get(name)
+        if known is not None and known.poll() is None:
+            return
+        hands = name == OPERATOR
+        with (self.folder / f"{name}.log").open("a") as log:
+            self.running[name] = subprocess.Popen(
+                [*ORDINARY, *(self.cable.prefix if self.cable else ()), *self._commands[name]],
+                env=self._environment,
+                stdin=subprocess.PIPE if hands else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if hands else log,
+                stderr=log,
+                text=True,
+            )
+
+    def signal(self, name: str, number: signal.Signals) -> int:
+        """Send a signal; when it was sent."""
+        now_ns = time.monotonic_ns()
+        self.running[name].send_signal(number)
+        return now_ns
+
+    # the operator
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        operator = self.running[OPERATOR]
+        assert operator.stdin is not None
+        assert operator.stdout is not None
+        operator.stdin.write(json.dumps(request) + "\n")
+        operator.stdin.flush()
+        line = operator.stdout.readline()
+        if not line:
+            raise Refusal(f"the operator of the campaign ended:\n{self._last_words()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def call(self, *services: str) -> int:
+        """Call services all at once; when they were called."""
+        return int(self.ask(calls=list(services))["start_ns"])
+
+    def succeeds(self, service: str) -> bool:
+        return all(done for done, _ in self.ask(calls=[service])["answers"])
+
+    def until(self, what: str, condition: Callable[[], bool], patience_s: float = STEP_S) -> None:
+        deadline = time.monotonic() + patience_s
+        while not condition():
+            if time.monotonic() > deadline:
+                said = json.dumps(self.ask(view=True))
+                raise Refusal(f"not in {patience_s:g} s: {what}; {said}\n{self._last_words()}")
+            time.sleep(0.1)
+
+    @property
+    def mode(self) -> str:
+        return str(self.ask(view=True)["mode"])
+
+    @property
+    def events(self) -> Sequence[str]:
+        """Every event that safety has told of since the last recovery."""
+        return list(self.ask(view=True)["events"])
+
+    # the twin
+
+    def change(self, action: Callable[[TwinRobot], object]) -> int:
+        """Do something to the robot between two periods; when it was done."""
+
+        def timed(twin: TwinRobot) -> int:
+            now_ns = time.monotonic_ns()
+            action(twin)
+            return now_ns
+
+        self.twin.check()
+        return self.twin.ask(timed)
+
+    def set_on_its_feet(self) -> None:
+        def upright(twin: TwinRobot) -> None:
+            twin.clear_faults()
+            twin.hold_remote(Remote())
+            base = np.array([0, 0, np.nan, 1, 0, 0, 0])
+            pose = self.robot.stand_pose.astype(float)
+            twin.place(base, np.zeros(6), pose, np.zeros(self.robot.joint_count))
+
+        self.change(upright)
+
+    def recover(self) -> None:
+        """From wherever a fault has left it back to walking."""
+        self._make_room()
+        self.change(lambda twin: twin.clear_faults())
+        self.change(lambda twin: twin.hold_remote(Remote()))
+        self.until("all processes run", self.all_run)
+        self.until("no alert", lambda: not ALERTS & self._active())
+        self.until("a recording", lambda: self.ask(view=True)["safety"]["recorder"] == "recording")
+        self.ask(velocity=WALK)
+        self.until("walking", self._walk_again, RECOVERY_S)
+        time.sleep(0.6)
+        self.ask(forget=True)
+
+    def _make_room(self) -> None:
+        """A recording that ended on a full disk is begun anew by hand."""
+        filling = self.runs / FILLING
+        if filling.exists():
+            filling.unlink()
+            recorder = self.running["recorder"]
+            recorder.send_signal(signal.SIGINT)
+            recorder.wait(STEP_S)
+
+    def stopped_by(self) -> str:
+        """Why it does not walk any more; "" while it does."""
+        if self._walks():
+            return ""
+        said = self.ask(view=True)
+        return str(said["safety"].get("message") or f"control is {said['mode']}")
+
+    def _active(self) -> set[str]:
+        return set(self.ask(view=True)["safety"]["events"].split(", "))
+
+    def all_run(self) -> bool:
+        """Start what does not, wake what was stopped; whether the supervisor has spoken."""
+        for name in self._commands:
+            self.start(name)
+        for process in self.running.values():
+            process.send_signal(signal.SIGCONT)
+        return bool(self.ask(view=True)["safety"])
+
+    def _walks(self) -> bool:
+        """By the wire, too: what a process last said outlives it."""
+        said, last = self.ask(view=True), self.watch.commands
+        moving = bool(last) and not last[-1].damping and time.monotonic_ns() - last[-1].ns < 5e7
+        return bool(moving and said["mode"] == "walking" and said["safety"]["stop"] == "none")
+
+    def _walk_again(self) -> bool:
+        """One attempt; whatever is not ready yet is tried again."""
+        self.all_run()
+        driver = f"{self.robot.name}_driver"
+        if self._walks():
+            return True
+        if self.twin.ask(lambda twin: tilt(twin.base_truth.quaternion)) > FALLEN_RAD:
+            self.set_on_its_feet()
+            time.sleep(0.5)
+        at_rest = self.ask(view=True)["safety"].get("control") in ("damping", "passive")
+        if not at_rest or not self.succeeds("safety/reset"):
+            return False
+        self.set_on_its_feet()
+        return (
+            self.succeeds(f"{driver}/stand")
+            and self._comes_to("standing")
+            and self.succeeds(f"{driver}/walk")
+            and self._comes_to("walking")
+        )
+
+    def _comes_to(self, mode: str) -> bool:
+        deadline = time.monotonic() + MODE_S
+        while self.mode != mode and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return self.mode == mode
+
+    def _last_words(self) -> str:
+        logs = sorted(self.folder.glob("*.log"))
+        tails = [(log.name, log.read_text(errors="replace").splitlines()) for log in logs]
+        return "\n".join(f"{name}: {line}" for name, ls in tails for line in ls[-ERROR_LINES:])

@@ -1,0 +1,77 @@
+"""What was really on the wire, and when: the only witness that counts for a stop."""
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.runtime.realtime import prefer_this_thread
+from sim2real_deploy.safety.supervisor import is_damping
+from sim2real_deploy.wire.channels import Participant
+from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
+from sim2real_deploy.wire.decoders import CommandDecoder, StateDecoder
+from sim2real_deploy.wire.messages import FAMILIES
+
+REMEMBERED = 30_000  # a minute at 500 Hz
+LASTING_NS = 25_000_000  # of damping, for it to count
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One command on the wire."""
+
+    ns: int  # monotonic, when it was taken
+    damping: bool
+    finite: bool
+
+
+class WireWatch:
+    """A reader of its own on both topics, in a thread of its own; it never writes."""
+
+    def __init__(self, robot: RobotSpec, interface: str, domain: int) -> None:
+        family = FAMILIES[robot.wire.family]
+        self._participant = Participant(domain, interface, "fault campaign")
+        self._commands = self._participant.reader(LOW_CMD, family.command.type_name)
+        self._states = self._participant.reader(LOW_STATE, family.state.type_name)
+        self._command_decoder, self._state_decoder = CommandDecoder(robot), StateDecoder(robot)
+        self.commands: deque[Seen] = deque(maxlen=REMEMBERED)
+        self.states: deque[RobotState] = deque(maxlen=REMEMBERED // 4)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="wire watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._participant.close()
+
+    def _watch(self) -> None:
+        prefer_this_thread()
+        while not self._stopping.is_set():
+            self._commands.wait(0.02)
+            for sample in self._commands.take():
+                command = self._command_decoder.decode(sample.data)
+                values = (command.q, command.dq, command.torque, command.kp, command.kd)
+                finite = bool(np.isfinite(values).all())
+                self.commands.append(Seen(sample.received_ns, is_damping(command), finite))
+            for sample in self._states.take():
+                if self._state_decoder.flaw(sample.data) is None:
+                    self.states.append(self._state_decoder.decode(sample.data, sample.received_ns))
+
+    def since(self, ns: int) -> list[Seen]:
+        return [seen for seen in tuple(self.commands) if seen.ns >= ns]
+
+    def damped_at(self, since_ns: int, patience_s: float) -> int | None:
+        """When damping began that nothing else interrupted for a while; None when it never did."""
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            seen = self.since(since_ns)
+            driving = max((s.ns for s in seen if not s.damping), default=since_ns - 1)
+            damped = [s.ns for s in seen if s.damping and s.ns > driving]
+            if damped and damped[-1] - damped[0] > LASTING_NS:
+                return damped[0]
+            time.sleep(0.02)
+        return None

@@ -1,0 +1,1 @@
+"""May this policy walk? Scenarios, episodes, verdicts, stored results, clearance."""

@@ -1,0 +1,157 @@
+"""May this policy walk a real robot at this stage? Asked by every bring-up before anything starts.
+
+Above the lowest stage two things are asked for: a result of the gate for this very network, and a
+run at the stage below that went well and whose report was made. So stages rise one at a time.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from sim2real_deploy import paths
+from sim2real_deploy.bags import Bag
+from sim2real_deploy.bags.cdr import texts
+from sim2real_deploy.bags.recorded import Recorded, Series
+from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.control.stages import stages_up_to
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.gate.record import GateRow, load_record, scenario_content, sha256_of
+from sim2real_deploy.policy.contract import bundle_folder
+from sim2real_deploy.topics import MODE, SAFETY, STATISTICS
+
+WAIVER = "I accept an untested policy"
+LEAST_RUNS = 20  # of each scenario: fewer say little
+LEAST_RATE = 0.85
+WALKED_S = 10.0  # at the stage below
+_ERROR = 2  # level of a diagnostic status: a stop is in force
+_BEFORE_NS = 200_000_000  # control damps at once, and may say so before safety does
+
+
+def check_clearance(policy: str, stage: str, runs: Path, last_run: str, waiver: str) -> None:
+    """Refuse, or say nothing."""
+    stages = stages_up_to(stage)
+    if len(stages) == 1:
+        return
+    folder = bundle_folder(policy)
+    if waiver != WAIVER:
+        _check_gate(folder, stages)
+    _check_last_run(stages[-2], sha256_of(folder / "policy.onnx"), runs, last_run)
+
+
+def _check_gate(folder: Path, stages: list[str]) -> None:
+    stage = stages[-1]
+    try:
+        tried = load_record(folder).judged()
+        for name, digest in _needed(stages).items():
+            if name not in tried:
+                raise Refusal(f"scenario '{name}' was not tried")
+            _check_row(tried[name], digest)
+    except Refusal as refusal:
+        raise Refusal(
+            f"stage '{stage}' on a real robot needs a policy that has passed the gate: {refusal}. "
+            f"Run `sim2real eval {folder.name} --stage {stage} --store`; or say in so many words "
+            f'ungated:="{WAIVER}"'
+        ) from None
+
+
+def _check_row(row: GateRow, digest: str) -> None:
+    """Whatever threshold it was evaluated with: a lower one does not open the gate."""
+    name = f"scenario '{row.scenario}' in {row.engine}"
+    if row.content != digest:
+        raise Refusal(f"{name}: the scenario has changed since it was tried")
+    if row.runs < LEAST_RUNS:
+        raise Refusal(f"{name}: {row.runs} runs, {LEAST_RUNS} are needed")
+    if row.rate < LEAST_RATE:
+        raise Refusal(f"{name}: {row.successes} of {row.runs} succeed")
+
+
+def _needed(stages: list[str]) -> dict[str, str]:
+    """Scenarios that these stages ask for, with the digest of what each is today."""
+    found = {}
+    for path in sorted(paths.config_file("scenarios").glob("*.yaml")):
+        needed_from, digest = scenario_content(path)
+        if needed_from in stages:
+            found[path.stem] = digest
+    if not found:
+        raise Refusal(f"no scenario is needed in {paths.config_file('scenarios')}: is it whole?")
+    return found
+
+
+def _check_last_run(below: str, sha256: str, runs: Path, given: str) -> None:
+    asked = f"a run of this policy on a real robot at stage '{below}' that went well"
+    if given:
+        try:
+            _check_run(Bag(Path(given)), below, sha256)
+        except Refusal as refusal:
+            raise Refusal(f"last_run:={given}: is not {asked}: {refusal}") from None
+        return
+    newest = next(_runs_at(below, sha256, runs), None)
+    if newest is None:
+        raise Refusal(
+            f"stages rise one at a time: {asked} is asked for, and none is in {runs}. Walk it "
+            f"with stage:={below}, or name one that lies elsewhere with last_run:=FOLDER"
+        )
+    try:
+        _check_run(newest, below, sha256)
+    except Refusal as refusal:
+        raise Refusal(
+            f"stages rise one at a time: the last run at stage '{below}', {newest.path}: {refusal}"
+        ) from None
+
+
+def _runs_at(stage: str, sha256: str, runs: Path) -> Iterator[Bag]:
+    """Of this policy on a real robot, the newest first."""
+    for folder in sorted(runs.glob("*/metadata.yaml"), reverse=True):
+        try:
+            bag = Bag(folder.parent)
+        except Refusal:
+            continue  # an empty one
+        said = bag.information
+        told = said.get("real"), said.get("stage"), said.get("policy_sha256")
+        if told == ("true", stage, sha256):
+            yield bag
+
+
+def _check_run(bag: Bag, stage: str, sha256: str) -> None:
+    said = bag.information
+    if said.get("real") != "true":
+        raise Refusal("it was not on a real robot")
+    if said.get("stage") != stage:
+        raise Refusal(f"it was at stage '{said.get('stage', '')}'")
+    if said.get("policy_sha256") != sha256:
+        raise Refusal("it was another policy's")
+    series = Recorded(bag).load((MODE, SAFETY, STATISTICS))
+    if SAFETY not in series or MODE not in series:
+        raise Refusal("it says nothing of modes or of safety")
+    stopped = _stopped(series)
+    if stopped:
+        raise Refusal(f"safety stopped it: {stopped}")
+    walked_s = _walked_s(series)
+    if walked_s < WALKED_S:
+        raise Refusal(f"it walked {walked_s:.0f} s, at least {WALKED_S:.0f} are asked for")
+    report = bag.path / "report.html"
+    if not report.is_file():
+        raise Refusal(
+            f"nobody looked at it: make its report and read it, sim2real report {bag.path}"
+        )
+
+
+def _stopped(series: dict[str, Series]) -> str:
+    """Why a stop ended motion; trying the stop while the robot lies is no fault of the run."""
+    safety, modes = series[SAFETY], texts(series[MODE]["data"])
+    stop = safety["level"] >= _ERROR
+    begins = np.flatnonzero(stop & ~np.append(False, stop[:-1]))
+    before = np.searchsorted(series[MODE].log_ns, safety.log_ns[begins] - _BEFORE_NS) - 1
+    for row, mode in zip(begins.tolist(), before.tolist(), strict=True):
+        if mode >= 0 and modes[mode] not in (Mode.PASSIVE.words, Mode.DAMPING.words):
+            return str(texts(safety["message"])[row])
+    return ""
+
+
+def _walked_s(series: dict[str, Series]) -> float:
+    """Each mode lasts until the next, the last one for as long as control was heard."""
+    modes, start = texts(series[MODE]["data"]), series[MODE].log_ns
+    end = np.append(start[1:], max(int(part.log_ns[-1]) for part in series.values()))
+    walking = np.array(modes) == Mode.WALKING.words
+    return float((end - start)[walking].sum()) / 1e9

@@ -1,0 +1,96 @@
+"""The robot's own control code on a simulated robot in lockstep, and what an onlooker sees."""
+
+import numpy as np
+
+from sim2real_deploy.control.controller import Controller
+from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.gate.engines import SimulatedRobot
+from sim2real_deploy.gate.lockstep_supervisor import LockstepSupervisor
+from sim2real_deploy.policy.bundle import Bundle
+from sim2real_deploy.robots import JointCommand, RobotState
+from sim2real_deploy.robots.geometry import heading, tilt
+from sim2real_deploy.safety.chain import CLEAR
+from sim2real_deploy.twin.robot import BaseTruth, Vector
+from sim2real_deploy.wire.in_process import InProcessLink
+
+STAGE = "field"  # all the speed that a policy was trained for
+FIRST_LOOK = 20  # ticks until control and supervisor have surely seen a state, on any bus
+STAND_UP_S = 6.0  # the longest it may take
+SUPERVISED_EVERY = 4  # ticks between two cycles of the supervisor, whose work is half of a tick's
+SEEN_EVERY = 10  # ticks of the wire between two looks at what really happens
+FALLEN_HEIGHT, FALLEN_TILT = 0.5, 1.0  # of the height it stands at; rad
+
+
+class Drive:
+    """Controller and supervisor on one robot; unsupervised, nobody ever objects."""
+
+    def __init__(
+        self, bundle: Bundle, robot: SimulatedRobot, stage: str = STAGE, supervised: bool = False
+    ) -> None:
+        self.robot, self.spec = robot, bundle.spec
+        self.link = InProcessLink(bundle.spec, robot)
+        self.controller = Controller(bundle.spec, load_stage(stage), bundle.open())
+        self.controller.situation.sport_released = True
+        self.safety = (
+            LockstepSupervisor(self.controller, self.link, stage, SUPERVISED_EVERY)
+            if supervised
+            else None
+        )
+        self._sent: JointCommand | None = None
+        self._period = 1 / bundle.spec.wire.rate_hz
+
+    def tick(self) -> RobotState | None:
+        state = self.link.wait(self._period)
+        verdict = CLEAR if self.safety is None else self.safety.verdict(state, self._sent)
+        self._sent = self.controller.step(state, self.link.now_ns(), verdict)
+        if self._sent is not None:
+            self.link.send(self._sent)
+        return state
+
+    def walk_at(self, velocity: tuple[float, float, float]) -> None:
+        self.controller.velocity.offer(*velocity, self.link.now_ns())
+
+    def stand_and_walk(self) -> None:
+        """Up and into the policy's hands; where there is a hoist, until it is off."""
+        self.stand()
+        self.walk()
+
+    def stand(self) -> None:
+        for _ in range(FIRST_LOOK):
+            self.tick()
+        self._reach(Event.STAND, Mode.STANDING)
+
+    def walk(self) -> None:
+        self._reach(Event.WALK, Mode.WALKING)
+        for _ in range(round(STAND_UP_S / self._period)):
+            if not self.robot.hangs:
+                return
+            self.tick()
+        raise Refusal("the twin does not stand by itself: it leans into its hoist")
+
+    def _reach(self, event: Event, mode: Mode) -> None:
+        decision = self.controller.request(event, self.link.now_ns())
+        if not decision.accepted:
+            raise Refusal(f"the twin would not {event.value}: {decision.words}")
+        for _ in range(round(STAND_UP_S / self._period)):
+            if self.controller.mode is mode:
+                return
+            self.tick()
+        raise Refusal(f"the twin did not come to {mode.words}: {self.controller.reason}")
+
+
+def fallen(robot: SimulatedRobot, truth: BaseTruth) -> bool:
+    ground = float(robot.floor.height(*truth.position[:2]))
+    low = truth.position[2] - ground < FALLEN_HEIGHT * robot.robot.base_height
+    return bool(low or tilt(truth.quaternion) > FALLEN_TILT)
+
+
+def heading_velocity(truth: BaseTruth) -> Vector:
+    """Forward, sideways and turning speed, as an onlooker above the robot sees them."""
+    yaw = heading(truth.quaternion)
+    vx, vy, _ = truth.velocity
+    forward = vx * np.cos(yaw) + vy * np.sin(yaw)
+    left = vy * np.cos(yaw) - vx * np.sin(yaw)
+    return np.array([forward, left, truth.rate[2]])

@@ -1,0 +1,82 @@
+"""The robots that a policy can be tried on: one interface, one physics engine behind each name."""
+
+from typing import Protocol
+
+import mujoco
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.twin.config import Imperfections
+from sim2real_deploy.twin.disturbances import Push
+from sim2real_deploy.twin.faults import Fault
+from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.model import BASE
+from sim2real_deploy.twin.physics import MujocoPhysics, Physics
+from sim2real_deploy.twin.robot import Truth, TwinRobot, Vector
+from sim2real_deploy.wire.in_process import Plant
+
+FIRST, SECOND = "mujoco", "drake"
+
+
+class SimulatedRobot(Plant, Protocol):
+    """What evaluation needs of a robot beyond its wire. From a seed it does the same every time."""
+
+    @property
+    def robot(self) -> RobotSpec: ...
+
+    @property
+    def floor(self) -> Floor: ...
+
+    @property
+    def mass(self) -> float:
+        """kg, with whatever it carries."""
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it is still on a hoist."""
+
+    @property
+    def truth(self) -> Truth: ...
+
+    def reset(self, seed: int) -> None:
+        """Lying down at the origin, all errors drawn anew, no fault and no push in force."""
+
+    def place(self, base: Vector, base_velocity: Vector, q: Vector, dq: Vector) -> None:
+        """Put it into a state of motion: x, y, z, w, x, y, z; world m/s and body rad/s; joints.
+
+        Where z is NaN the lowest foot stands on the floor below the trunk.
+        """
+
+    def push(self, push: Push) -> None: ...
+
+    def inject(self, fault: Fault) -> None: ...
+
+
+def open_robot(
+    engine: str, robot: RobotSpec, floor: Floor, imperfections: Imperfections, payload: float = 0.0
+) -> SimulatedRobot:
+    """A robot with `payload` kg on its trunk, to be reset to a seed before use."""
+    twin = TwinRobot(robot, floor, imperfections, physics=_physics(engine))
+    if payload:
+        twin.model.body_mass[twin.model.body(BASE).id] += payload
+        mujoco.mj_setConst(twin.model, mujoco.MjData(twin.model))
+    return twin
+
+
+def _physics(engine: str) -> type[Physics]:
+    engines = {FIRST: lambda: MujocoPhysics, SECOND: _drake}
+    if engine not in engines:
+        raise Refusal(
+            f"engine '{engine}': there is none of that name; there are: {', '.join(engines)}"
+        )
+    return engines[engine]()
+
+
+def _drake() -> type[Physics]:
+    try:
+        from sim2real_deploy.gate.drake_physics import DrakePhysics
+    except ImportError:
+        raise Refusal(
+            f"engine '{SECOND}' is not installed: pip install 'sim2real_deploy[{SECOND}]'"
+        ) from None
+    return DrakePhysics

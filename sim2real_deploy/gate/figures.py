@@ -1,0 +1,120 @@
+"""From what was seen in an episode to the figures it is judged by."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.control.limits import Limit
+from sim2real_deploy.gate.drive import heading_velocity
+from sim2real_deploy.gate.engines import SimulatedRobot
+from sim2real_deploy.gate.scenarios import SETTLE_S
+from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.twin.robot import Truth, Vector
+
+CARRIES = 0.05  # of the weight: a foot that bears as much stands
+WINDOW_S = 1.0  # velocity is averaged so long before it is compared: a gait sways
+LEAST_WAY = 0.5  # m, for figures that are counted by the metre
+GRAVITY = 9.81
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of one episode. By the metre where it went anywhere, else None."""
+
+    velocity: tuple[float, float, float]  # vx, vy, wz reached, mean of the judged time
+    error: tuple[float, float, float]  # of vx, vy, wz: mean of |one-second average - command|
+    distance: float  # m from where it began
+    cost_of_transport: float | None  # mechanical work by weight and way
+    torque: float  # the most, share of the joint's limit
+    temperature: float  # the most, degrees C
+    surprise: float  # how far observations are from training's: about 1 there, 0 if not told
+    smoothness: float  # rad: mean second difference of the targets between policy steps
+    slip: float | None  # m that feet slide by m of way
+    lift: float  # m that feet rise above the ground: the height of their ninth tenth
+    knocks: float  # share of the time in which something else than feet touched
+    limits: dict[str, float]  # share of the ticks in which a limit of this kind acted
+
+
+@dataclass(slots=True)
+class Record:
+    """What is noted while an episode runs: much of it only now and then, to be fast."""
+
+    rate_hz: float  # of the looks
+    truths: list[Truth] = field(default_factory=list)
+    commands: list[tuple[float, float, float]] = field(default_factory=list)
+    command_age: list[float] = field(default_factory=list)  # s
+    targets: list[Floats] = field(default_factory=list)  # one per policy step
+    surprise: list[float] = field(default_factory=list)  # likewise
+    torque: Vector = field(default_factory=lambda: np.zeros(0))  # most of each joint
+    temperature: float = 0.0
+    ticks: int = 0
+    limited: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(256, np.int64))
+
+    def figures(self, robot: SimulatedRobot) -> Figures:
+        truths = self.truths
+        position = np.array([truth.position for truth in truths])
+        velocity = np.array([heading_velocity(truth) for truth in truths])
+        judged = np.array(self.command_age) >= SETTLE_S
+        if not judged.any():
+            judged[:] = True
+        way = float(np.linalg.norm(np.diff(position[:, :2], axis=0), axis=1).sum())
+        went = way >= LEAST_WAY
+        vx, vy, wz = velocity[judged].mean(0).tolist()
+        return Figures(
+            velocity=(vx, vy, wz),
+            error=self._error(velocity),
+            distance=float(np.linalg.norm(position[-1, :2] - position[0, :2])),
+            cost_of_transport=self._work() / (robot.mass * GRAVITY * way) if went else None,
+            torque=float((self.torque / robot.robot.torque_limit).max()),
+            temperature=self.temperature,
+            surprise=float(np.mean(self.surprise)) if self.surprise else 0.0,
+            smoothness=self._smoothness(),
+            slip=self._slide(CARRIES * robot.mass * GRAVITY) / way if went else None,
+            lift=self._lift(robot),
+            knocks=float(np.mean([bool(truth.contacts) for truth in truths])),
+            limits={kind.name.lower(): self._share(kind) for kind in Limit if self._share(kind)},
+        )
+
+    def _error(self, velocity: Vector) -> tuple[float, float, float]:
+        """Each command by itself; its first seconds are not held against the robot."""
+        deviations = []
+        commands, ages = np.array(self.commands), np.array(self.command_age)
+        for part in np.split(np.arange(len(ages)), np.flatnonzero(np.diff(ages) < 0) + 1):
+            judged = part[ages[part] >= SETTLE_S]
+            if not len(judged):
+                continue
+            kernel = np.ones(min(len(judged), round(WINDOW_S * self.rate_hz)))
+            smooth = [
+                np.convolve(axis, kernel / len(kernel), "valid") for axis in velocity[judged].T
+            ]
+            deviations.append(np.abs(np.stack(smooth, 1) - commands[judged[0]]))
+        if not deviations:
+            deviations = [np.abs(velocity - commands)]
+        vx, vy, wz = np.concatenate(deviations).mean(0).tolist()
+        return vx, vy, wz
+
+    def _smoothness(self) -> float:
+        jumps = np.abs(np.diff(self.targets, 2, axis=0)) if len(self.targets) > 2 else np.zeros(1)
+        return float(jumps.mean())
+
+    def _work(self) -> float:
+        """J: what is braked is not won back."""
+        power = [np.abs(truth.joint_torque * truth.joint_velocity).sum() for truth in self.truths]
+        return float(np.sum(power)) / self.rate_hz
+
+    def _slide(self, standing: float) -> float:
+        feet = np.array([truth.foot_position for truth in self.truths])[:, :, :2]
+        down = np.array([truth.foot_force for truth in self.truths]) > standing
+        moved = np.linalg.norm(np.diff(feet, axis=0), axis=2)
+        return float(moved[down[1:] & down[:-1]].sum())
+
+    def _lift(self, robot: SimulatedRobot) -> float:
+        feet = np.array([truth.foot_position for truth in self.truths])
+        height = feet[:, :, 2] - robot.floor.height(feet[:, :, 0], feet[:, :, 1])
+        high, low = np.percentile(height, (90, 10), axis=0)
+        return float((high - low).mean())
+
+    def _share(self, kind: Limit) -> float:
+        counted = sum(int(n) for bits, n in enumerate(self.limited) if bits & kind)
+        return counted / max(self.ticks, 1)

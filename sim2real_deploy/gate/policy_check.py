@@ -1,0 +1,150 @@
+"""Two seconds in the twin for each thing a policy must do: stand, and go where it is told.
+
+The twin is a perfect one: what is judged is whether the contract makes sense, not how robust the
+policy is. That is the gate's.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim2real_deploy.checks import Check
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.gate.drive import (
+    FALLEN_HEIGHT,
+    SEEN_EVERY,
+    Drive,
+    heading_velocity,
+)
+from sim2real_deploy.policy.alternatives import alternatives
+from sim2real_deploy.policy.bundle import Bundle
+from sim2real_deploy.robots.geometry import tilt
+from sim2real_deploy.twin.robot import TwinRobot
+
+SECONDS = 2.0
+JUDGED = 1.0  # s at the end of each
+SPEED = 0.5  # m/s or rad/s asked for, where the policy was trained for as much
+LEAST_ASKED = 0.1  # an axis trained for less is not asked
+LEAST_SHARE = 0.3  # of the asked speed that must come
+MOST_TILT = 0.5  # rad
+MOST_DRIFT = 0.3  # m/s or rad/s when told to stand
+
+Command = tuple[float, float, float]
+STILL: Command = (0.0, 0.0, 0.0)
+AXES = ("vx", "vy", "wz")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What became of one command."""
+
+    command: Command
+    velocity: Command  # vx, vy, wz, mean over the judged time
+    tilt: float  # the most
+    fell: bool
+
+    def checks(self) -> list[Check]:
+        name = _words(self.command)
+        if self.fell:
+            return [Check(f"{name}: falls", 1, "", "<= 0", False)]
+        if not any(self.command):
+            drift = max(abs(value) for value in self.velocity)
+            return [
+                Check.at_most(f"{name}: tilt", self.tilt, MOST_TILT, "rad"),
+                Check.at_most(f"{name}: drift", drift, MOST_DRIFT, "m/s, rad/s"),
+            ]
+        axis = max(i for i, asked in enumerate(self.command) if asked)
+        asked, unit = self.command[axis], "rad/s" if AXES[axis] == "wz" else "m/s"
+        came = self.velocity[axis] * (1 if asked > 0 else -1)
+        return [Check.at_least(f"{name}: speed that way", came, LEAST_SHARE * abs(asked), unit)]
+
+
+def commands(bundle: Bundle) -> Iterator[Command]:
+    """Standing, then each axis both ways, as far as the policy was trained for it.
+
+    It turns as it walks: some policies stand still when told to turn on the spot.
+    """
+    yield STILL
+    ranges = bundle.contract.command_ranges
+    for vx in _both_ways(ranges.vx):
+        yield vx, 0.0, 0.0
+    for vy in _both_ways(ranges.vy):
+        yield 0.0, vy, 0.0
+    for wz in _both_ways(ranges.wz):
+        yield float(np.clip(SPEED, *ranges.vx)), 0.0, wz
+
+
+def _both_ways(bounds: tuple[float, float]) -> list[float]:
+    asked = [float(np.clip(limit, -SPEED, SPEED)) for limit in reversed(bounds)]
+    return [speed for speed in asked if abs(speed) >= LEAST_ASKED]
+
+
+class Walker:
+    """A policy on its feet in the twin, told one command after the other; up again after a fall."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+        self._twin = TwinRobot(bundle.spec)
+        self._drive: Drive | None = None
+
+    def follow(self, command: Command, seconds: float = SECONDS) -> Seen:
+        try:
+            drive = self._drive or self._stand()
+        except Refusal:
+            return Seen(command, STILL, 0.0, fell=True)
+        rate = self._bundle.spec.wire.rate_hz
+        velocities, most = [], 0.0
+        for tick in range(round(seconds * rate)):
+            drive.walk_at(command)
+            drive.tick()
+            if tick % SEEN_EVERY:
+                continue
+            truth = self._twin.base_truth
+            most = max(most, tilt(truth.quaternion))
+            low = truth.position[2] < FALLEN_HEIGHT * self._bundle.spec.base_height
+            if low or most > MOST_TILT:
+                self._drive = None
+                return Seen(command, STILL, most, fell=True)
+            if tick >= (seconds - JUDGED) * rate:
+                velocities.append(heading_velocity(truth))
+        vx, vy, wz = np.mean(velocities, 0).tolist()
+        return Seen(command, (vx, vy, wz), most, fell=False)
+
+    def _stand(self) -> Drive:
+        self._twin.reset(0)
+        self._drive = Drive(self._bundle, self._twin)
+        self._drive.stand_and_walk()
+        return self._drive
+
+
+def walk(bundle: Bundle, step: Callable[[str], None]) -> list[Seen]:
+    """Every command in turn; `step` hears what comes next."""
+    walker = Walker(bundle)
+    seen = []
+    for command in commands(bundle):
+        step(_words(command))
+        seen.append(walker.follow(command))
+    return seen
+
+
+def orders_that_walk(bundle: Bundle, step: Callable[[str], None]) -> list[str]:
+    """Of the other known orders, in words, those in which the policy walks forward."""
+    found: list[str] = []
+    for words, other in alternatives(bundle):
+        if found and "," in words:
+            break  # one change explains it: two need not be tried
+        step(words)
+        walker = Walker(other)
+        moving = next((command for command in commands(other) if any(command)), STILL)
+        seen = [walker.follow(STILL, seconds=1.0)]
+        if not seen[0].fell:
+            seen.append(walker.follow(moving))
+        if all(check.ok for one in seen for check in one.checks()):
+            found.append(words)
+    return found
+
+
+def _words(command: Command) -> str:
+    parts = [f"{axis} {value:+g}" for axis, value in zip(AXES, command, strict=True) if value]
+    return ", ".join(parts) or "stand"

@@ -1,0 +1,1 @@
+"""Is this computer, link, robot and policy fit to walk?"""

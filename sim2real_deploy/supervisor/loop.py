@@ -1,0 +1,240 @@
+"""The supervisor's own thread: it looks, decides and acts by its own clock, without ROS.
+
+Nothing on the way from a fault to damping waits for a topic, a service or discovery. It looks at
+every second state of the wire, which is half the work and, since time over a threshold counts from
+the look before, no later; a stop that is asked for wakes it at once.
+"""
+
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
+from sim2real_deploy.runtime.local_channel import LocalChannel
+from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_receivers, prefer_this_thread
+from sim2real_deploy.safety.chain import (
+    HEARTBEAT_PERIOD_NS,
+    Stop,
+    SupervisorSide,
+    Verdict,
+)
+from sim2real_deploy.safety.events import Event
+from sim2real_deploy.safety.inputs import Inputs
+from sim2real_deploy.safety.supervisor import Change, Decision, Supervisor, is_damping
+from sim2real_deploy.supervisor.control_process import ControlProcess
+from sim2real_deploy.wire.dds_link import LOW_CMD, DdsLink
+from sim2real_deploy.wire.decoders import CommandDecoder, Flaw
+from sim2real_deploy.wire.link import Writer
+from sim2real_deploy.wire.messages import FAMILIES
+
+LOOK_S = 0.004
+REMEMBERED_S = 3.0  # of state, for the incident file
+
+
+class SupervisorLoop:
+    """`press` and `reset` may be called from any thread; the results are read from any thread."""
+
+    def __init__(
+        self,
+        robot: RobotSpec,
+        events: Sequence[Event],
+        link: DdsLink,
+        channel: LocalChannel,
+        dead_man: str = "",
+    ) -> None:
+        self.supervisor = Supervisor(robot, events, dead_man)
+        self.chain = SupervisorSide(secrets.randbits(64), link.participant.key)
+        self.verdict = Verdict(Stop.NONE, 1.0, False, True, "just started")
+        self.changes: deque[Change] = deque(maxlen=1000)  # drained by the node
+        self.history: deque[Change] = deque(maxlen=200)
+        self.states: deque[RobotState] = deque(maxlen=round(REMEMBERED_S / LOOK_S))
+        self.stops: deque[int] = deque(maxlen=10)  # when: an incident file is due for each
+        self.scheduling = ""  # why the loop has no real-time priority, where it has none
+        # Written by the node's slow thread, read here.
+        self.other_writers: tuple[Writer, ...] = ()
+        self.sport_mode = False
+        self.recorder_silence_s: float | None = None
+        self.disk_free_gb: float | None = None
+
+        self.now_ns = link.now_ns
+        self._link = link
+        self._channel = channel
+        self._damping = JointCommand.damping(robot.joint_count, float(robot.damping[0]))
+        self._damping.kd[:] = robot.damping
+        self._command_decoder = CommandDecoder(robot)
+        type_name = FAMILIES[robot.wire.family].command.type_name
+        self._commands = link.participant.reader(LOW_CMD, type_name)
+        self._command = b""  # the newest one without a flaw, as it came,
+        self._command_ns = 0  # when,
+        self._command_damping = False  # and what it is
+        self._command_not_finite = 0
+        self._control: ControlProcess | None = None
+        self._heartbeat_ns = 0
+        self._asked = threading.Condition()
+        self._pressed: set[str] = set()
+        self._reset_asked = False
+        self._reset_answer = ""
+        self._asks = self._answered = 0  # how many, of presses and resets
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
+        self.failure: BaseException | None = None
+
+    def start(self) -> None:
+        calm_interpreter()
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; control is told, and damps."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        farewell = Verdict(Stop.ESTOP, 1.0, False, True, "the supervisor has ended")
+        self._send_heartbeat(farewell, self.now_ns())
+        self._channel.close()
+        self._link.close()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def driving(self) -> bool:
+        """Control says that it moves the robot."""
+        report = self.chain.report
+        return report is not None and not report.damping
+
+    def press(self, what: str) -> None:
+        """Ask for "stop" or "estop"; returns when it is in force."""
+        with self._asked:
+            self._pressed.add(what)
+            self._await_answer()
+
+    def reset(self) -> str:
+        """Ask for a reset; the reason it was refused, or "" when it was done."""
+        with self._asked:
+            self._reset_asked = True
+            self._await_answer()
+            return self._reset_answer
+
+    def _await_answer(self) -> None:
+        """Wake the loop, and wait for the end of the cycle that takes this along: not of one that
+        was under way already."""
+        self._asks = number = self._asks + 1
+        self._asked.notify_all()
+        self._asked.wait_for(lambda: self._answered >= number or not self.alive, timeout=1.0)
+
+    def _run(self) -> None:
+        try:
+            self.scheduling = prefer_this_thread() or prefer_receivers()
+            due = time.monotonic()
+            while not self._stopping.is_set():
+                due = self._rest_until(due) + LOOK_S
+                self._cycle(self._link.wait(0.0), self.now_ns())
+        except BaseException as error:
+            self.failure = error
+            raise
+        finally:
+            with self._asked:
+                self._asked.notify_all()
+
+    def _rest_until(self, due: float) -> float:
+        """Sleep, unless somebody asks for something; when this look was due, or later if late."""
+        with self._asked:
+            if not self._pressed and not self._reset_asked:
+                self._asked.wait(max(0.0, due - time.monotonic()))
+        return max(due, time.monotonic() - LOOK_S)
+
+    def _cycle(self, state: RobotState | None, now_ns: int) -> None:
+        if state is not None:
+            self.states.append(state)
+        self._watch_wire(now_ns)
+        for datagram in self._channel.receive():
+            self.chain.hear(datagram)
+        control_silence_s = self._watch_control(now_ns)
+        with self._asked:
+            pressed, self._pressed = frozenset(self._pressed), set()
+            reset_asked, self._reset_asked = self._reset_asked, False
+            taken = self._asks
+        inputs = Inputs(
+            state=state,
+            counters=self._link.counters,
+            report=self.chain.report,
+            control_silence_s=control_silence_s,
+            command_damping=self._command_damping,
+            command_age_s=(now_ns - self._command_ns) / 1e9,
+            command_not_finite=self._command_not_finite,
+            other_writers=self._strangers(),
+            sport_mode=self.sport_mode,
+            recorder_silence_s=self.recorder_silence_s,
+            disk_free_gb=self.disk_free_gb,
+            wall_ns=time.time_ns(),
+            pressed=pressed,
+            reset_asked=reset_asked,
+        )
+        decision = self.supervisor.update(inputs, now_ns)
+        self._act(decision, now_ns)
+        with self._asked:
+            if reset_asked:
+                self._reset_answer = decision.reset_refused
+            if taken > self._answered:
+                self._answered = taken
+                self._asked.notify_all()
+
+    def _strangers(self) -> tuple[Writer, ...]:
+        report = self.chain.report
+        control = report.participant if report else ""
+        return tuple(writer for writer in self.other_writers if writer.participant != control)
+
+    def _watch_wire(self, now_ns: int) -> None:
+        """The newest command on the wire, whoever sent it."""
+        for sample in self._commands.take():
+            if sample.data != self._command:  # control repeats itself until the policy's next step
+                flaw = self._command_decoder.flaw(sample.data)
+                if flaw is not None:
+                    self._command_not_finite += flaw is Flaw.NOT_FINITE
+                    continue
+                self._command = sample.data
+                self._command_damping = is_damping(self._command_decoder.decode(sample.data))
+            self._command_ns = now_ns
+
+    def _watch_control(self, now_ns: int) -> float:
+        """How long control owes an answer; a process that ended does not have to time out."""
+        report, silence_s = self.chain.report, self.chain.silence_s(now_ns)
+        if report is None:
+            return 0.0
+        if self._control is None or self._control.pid != report.pid:
+            self._let_go_of_control()
+            self._control = ControlProcess(report.pid)
+        if not self._control.is_gone():
+            return silence_s
+        if report.leaving:
+            self.chain.forget()
+        return float("inf")
+
+    def _act(self, decision: Decision, now_ns: int) -> None:
+        if decision.take_over:
+            if self._control is not None:
+                self._control.kill()
+            self.chain.forget()
+        if self.supervisor.taken_over:
+            self._link.send(self._damping)
+        changed = decision.verdict != self.verdict
+        if changed or now_ns - self._heartbeat_ns >= HEARTBEAT_PERIOD_NS:
+            self._send_heartbeat(decision.verdict, now_ns)
+        self.verdict = decision.verdict
+        self.changes.extend(decision.changes)
+        self.history.extend(decision.changes)
+        if decision.stopped:
+            self.stops.append(now_ns)
+
+    def _send_heartbeat(self, verdict: Verdict, now_ns: int) -> None:
+        self._heartbeat_ns = now_ns
+        resets = self.supervisor.resets
+        self._channel.send(self.chain.heartbeat(verdict, resets, secrets.randbits(64), now_ns))
+
+    def _let_go_of_control(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None

@@ -1,0 +1,11 @@
+"""Names of the topics that are recorded, relative to the robot's namespace."""
+
+LOW_STATE = "wire/lowstate"
+LOW_CMD = "wire/lowcmd"
+TICKS = "control/ticks"
+MODE = "control/mode"
+STATISTICS = "control/stats"
+SAFETY = "safety/state"
+OBSERVATION = "policy/observation"
+ODOMETRY = "odom"
+TRUTH = "twin/odom"

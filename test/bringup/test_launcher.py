@@ -1,0 +1,68 @@
+"""What the launcher shows of its processes: lines as they come, and one line that is live."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+LAUNCH = textwrap.dedent("""
+    import sys
+    from sim2real_deploy.bringup import launcher
+    from sim2real_deploy.bringup.graph import Process
+
+    launcher.command_line = lambda *_: [sys.executable, "-c", sys.argv[1]]
+    sys.exit(launcher.Launcher([Process("some", essential=True)]).run())
+""")
+
+STATUS = "import time; print('\\rgoing 1'); print('\\rgoing 2'); time.sleep(1); print('done')"
+JUDGE = """
+import signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: sys.exit({code}))
+print("ready")
+time.sleep(60)
+"""
+
+
+def shown(terminal: str) -> str:
+    """What a launcher writes, at a kind of terminal or, where that is "", into a pipe."""
+    command, environment = [sys.executable, "-c", LAUNCH, STATUS], {**os.environ, "TERM": terminal}
+    if not terminal:
+        return subprocess.run(command, capture_output=True, text=True).stdout
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    written = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            written += chunk
+    except OSError:  # the terminal's other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(20) == 0
+    return written.decode()
+
+
+@pytest.mark.parametrize("terminal", ["", "dumb"])
+def test_where_no_line_can_be_replaced_a_status_is_a_line_like_any_other(terminal):
+    lines = [line.split() for line in shown(terminal).splitlines()]
+    assert lines == [["some", "going", "1"], ["some", "going", "2"], ["some", "done"]]
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo terminals")
+def test_at_a_terminal_a_status_replaces_the_one_before():
+    written = shown("xterm")
+    assert "going 2" in written
+    assert "some going" not in written.replace("\x1b[0m", "").replace("\x1b[36m", "")
+    assert any(line.strip().endswith("done") for line in written.splitlines())
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_an_interrupted_bring_up_ends_as_its_processes_judge(code):
+    command = [sys.executable, "-c", LAUNCH, JUDGE.format(code=code)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert "ready" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == code

@@ -1,0 +1,212 @@
+"""The loop and the controller on the imperfect twin, in lockstep: the robot's own code, walking."""
+
+import secrets
+import threading
+
+import numpy as np
+import pytest
+
+from sim2real_deploy.control.controller import Controller
+from sim2real_deploy.control.loop import ControlLoop
+from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.control.supervision import Supervised, Unsupervised
+from sim2real_deploy.policy.bundle import load_bundle
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.robots.geometry import to_world
+from sim2real_deploy.robots.odometry import LegOdometry
+from sim2real_deploy.runtime.local_channel import LocalChannel
+from sim2real_deploy.safety.chain import CLEAR, SupervisorSide
+from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.robot import TwinRobot
+from sim2real_deploy.wire.decoders import CommandDecoder
+from sim2real_deploy.wire.in_process import InProcessLink
+from support.policy_samples import sample_bundle
+
+SPEC = load_robot("go2")
+
+
+class Stack:
+    def __init__(self, policy, supervision=None, stage="indoor"):
+        self.twin = TwinRobot(SPEC, imperfections=load_imperfections(), seed=3)
+        self.link = InProcessLink(SPEC, self.twin)
+        self.controller = Controller(SPEC, load_stage(stage), policy)
+        self.controller.situation.sport_released = True
+        self.loop = ControlLoop(self.link, self.controller, supervision or Unsupervised())
+        self.cycle()
+
+    def cycle(self, seconds=0.002):
+        for _ in range(round(seconds * SPEC.wire.rate_hz)):
+            self.loop.cycle()
+
+    def ask(self, event):
+        return self.controller.request(event, self.link.now_ns())
+
+    def until(self, mode, seconds=4.0):
+        for _ in range(round(seconds * SPEC.wire.rate_hz)):
+            if self.controller.mode is mode:
+                return
+            self.loop.cycle()
+        raise AssertionError(f"{self.controller.mode.words}: {self.controller.reason}")
+
+    def height(self):
+        return self.twin.truth.position[2]
+
+    def velocity(self):
+        """The truth, in the robot's own frame."""
+        truth = self.twin.truth
+        return to_world(truth.quaternion * [1, -1, -1, -1], truth.velocity)
+
+
+@pytest.fixture
+def sample(tmp_path):
+    return load_bundle(sample_bundle(tmp_path, SPEC), SPEC).open()
+
+
+def test_stand_walk_and_sit_down_with_odometry_near_the_truth():
+    stack = Stack(load_bundle("go2_walk", SPEC).open())
+    lying = stack.height()
+    assert stack.ask(Event.STAND).accepted
+    stack.until(Mode.STANDING)
+    assert stack.height() > SPEC.base_height - 0.05
+    assert stack.ask(Event.WALK).accepted
+    odometry, errors, speeds = LegOdometry(SPEC), [], []
+    for tick in range(3000):
+        stack.controller.velocity.offer(0.5, 0.0, 0.0, stack.link.now_ns())
+        stack.cycle()
+        if tick % 5 == 0:
+            odometry.update(stack.controller.state)
+            if tick > 1500:
+                speeds.append(stack.velocity()[0])
+                errors.append(np.subtract(odometry.velocity, stack.velocity())[:2])
+    assert stack.controller.mode is Mode.WALKING
+    assert np.mean(speeds) > 0.3
+    assert np.sqrt(np.mean(np.square(errors))) < 0.1
+    assert stack.ask(Event.SIT).accepted
+    stack.until(Mode.DAMPING)
+    stack.cycle(0.5)
+    assert stack.height() < lying + 0.05
+
+
+def test_each_tick_leaves_a_row(sample):
+    stack = Stack(sample)
+    stack.ask(Event.STAND)
+    stack.until(Mode.STANDING)
+    stack.ask(Event.WALK)
+    stack.loop.ticks.drain()
+    stack.controller.velocity.offer(0.4, 0.0, 0.1, stack.link.now_ns())
+    stack.cycle(0.2)
+    rows = stack.loop.ticks.drain()
+    assert len(rows.figures) == 100
+    assert np.all(np.diff(rows.column("tick")) == 1)
+    assert np.all(np.diff(rows.column("now_ns")) == 2_000_000)
+    assert np.all(rows.column("mode") == Mode.WALKING)
+    assert rows.column("policy_stepped").sum() == 10
+    assert rows.column("vx")[-1] == pytest.approx(0.18)  # shaped with each policy step: 1 m/s^2
+    assert np.float32(rows.column("vx")[-1]) == stack.controller.velocity.shaped[0]
+    np.testing.assert_array_equal(rows.sent[-1], stack.controller.limiter.sent_block)
+    np.testing.assert_array_equal(rows.action[-10], sample.action)
+    assert stack.loop.ticks.drain().figures.shape[0] == 0
+
+
+def test_a_reader_that_falls_behind_loses_the_oldest_rows_and_they_are_counted(sample):
+    stack = Stack(sample)
+    stack.loop.ticks.drain()
+    ring = stack.loop.ticks
+    for now in range(3000):
+        ring.write(now, 0, 0, 0, 0)
+    rows = ring.drain()
+    assert rows.column("now_ns")[-1] == 2999
+    assert ring.dropped == 3000 - len(rows.figures) > 0
+
+
+def test_a_request_of_another_thread_is_decided_by_the_loop(sample):
+    stack = Stack(sample)
+    stopped, decisions = threading.Event(), []
+
+    def ask():
+        decisions.append(stack.loop.request(Event.WALK))
+        decisions.append(stack.loop.request(Event.STAND))
+        stopped.set()
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    stack.loop.run(stopped)
+    asker.join()
+    assert [decision.accepted for decision in decisions] == [False, True]
+    assert "while passive" in decisions[0].words
+
+
+class Recording(InProcessLink):
+    def send(self, command):
+        sample = super().send(command)
+        self.sent.append(CommandDecoder(SPEC).decode(sample))
+        return sample
+
+
+class Failing(Unsupervised):
+    """Safety's face breaks after a second of standing."""
+
+    ticks = 0
+
+    def verdict(self, now_ns):
+        self.ticks += 1
+        if self.ticks == 500:
+            raise OSError("the socket is gone")
+        return CLEAR
+
+
+def test_whatever_ends_the_loop_damping_is_the_last_thing_sent(sample):
+    twin = TwinRobot(SPEC)
+    link = Recording(SPEC, twin)
+    link.sent = []
+    controller = Controller(SPEC, load_stage(), sample)
+    controller.situation.sport_released = True
+    loop = ControlLoop(link, controller, Failing())
+    loop.cycle()
+    controller.request(Event.STAND, link.now_ns())
+    with pytest.raises(OSError, match="the socket is gone"):
+        loop.run(threading.Event())
+    assert any(command.kp.any() for command in link.sent)
+    for command in link.sent[-20:]:
+        assert not command.kp.any()
+        np.testing.assert_array_equal(command.kd, SPEC.damping)
+
+
+def test_a_wire_that_was_never_ours_is_left_alone(sample):
+    stack = Stack(sample)
+    stack.controller.situation.other_writers = "somebody"
+    stopped = threading.Event()
+    stopped.set()
+    stack.loop.run(stopped)
+    assert stack.link.counters.sent == 0
+
+
+def test_the_chain_carries_heartbeats_answers_and_their_absence(sample, tmp_path):
+    with (
+        LocalChannel(tmp_path, "safety", "control") as safety,
+        LocalChannel(tmp_path, "control", "safety") as control,
+    ):
+        side = SupervisorSide(secrets.randbits(64), "supervisor")
+        stack = Stack(sample, Supervised(control, "control"))
+
+        def live(seconds):
+            for _ in range(round(seconds * 100)):
+                now = stack.link.now_ns()
+                safety.send(side.heartbeat(CLEAR, 0, secrets.randbits(64), now))
+                stack.cycle(0.01)
+                for datagram in safety.receive():
+                    side.hear(datagram)
+                assert side.silence_s(stack.link.now_ns()) < 0.03
+
+        assert "no heartbeat" in stack.ask(Event.STAND).words
+        live(0.05)
+        assert stack.loop.supervision.supervisor == "supervisor"
+        assert side.report.damping
+        assert stack.ask(Event.STAND).accepted
+        live(1.0)
+        assert side.report.mode == "standing_up"
+        assert not side.report.damping
+        stack.cycle(0.1)
+        assert stack.controller.mode is Mode.DAMPING
+        assert "silent" in stack.controller.reason

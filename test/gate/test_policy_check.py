@@ -1,0 +1,109 @@
+"""The check's walk in the twin: a sound policy passes, and a wrong order is found out."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sim2real_deploy.checks import exit_code
+from sim2real_deploy.cli import app
+from sim2real_deploy.cli import policy as _verb  # noqa: F401  registers itself
+from sim2real_deploy.gate import policy_check
+from sim2real_deploy.policy.alternatives import alternatives
+from sim2real_deploy.policy.bundle import Bundle, load_bundle
+from sim2real_deploy.policy.importers.assemble import import_policy
+from sim2real_deploy.policy.importers.draft import Answers
+from sim2real_deploy.robots import load_robot
+from support.import_samples import SHARED
+from support.policy_samples import sample_bundle
+
+GO2 = load_robot("go2")
+samples = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no sample policies in {SHARED}")
+
+
+def nothing(what: str) -> None:
+    """Nobody listens to the progress."""
+
+
+def unused(path: Path, size: int) -> bytes:
+    raise AssertionError(path)
+
+
+@pytest.fixture(scope="module")
+def walker(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("policy") / "go2"
+    return import_policy(SHARED / "unitree_rl_lab_go2", folder, Answers(), unused)
+
+
+def mislabelled(bundle: Bundle) -> Bundle:
+    """The same network with its joints named in the gym order."""
+    names = GO2.joint_orders["gym"]
+    values = {
+        "joints": names,
+        "default_position": tuple(GO2.stand_pose[GO2.joint_names.index(n)] for n in names),
+    }
+    contract = bundle.contract.model_copy(update=values)
+    action = contract.action.model_copy(update={"offset": contract.default_position})
+    return Bundle(bundle.folder, contract.model_copy(update={"action": action}), GO2, bundle.model)
+
+
+def test_commands_stay_inside_what_was_trained(tmp_path: Path) -> None:
+    bundle = load_bundle(sample_bundle(tmp_path / "policy", GO2), GO2)
+    asked = list(policy_check.commands(bundle))
+    assert asked[0] == (0.0, 0.0, 0.0)
+    assert (0.5, 0.0, 0.0) in asked
+    assert (0.0, -0.4, 0.0) in asked
+    assert len(asked) == 7
+
+
+def test_alternatives_are_other_orders_of_the_same_policy(tmp_path: Path) -> None:
+    bundle = load_bundle(sample_bundle(tmp_path / "policy", GO2), GO2)
+    found = dict(alternatives(bundle))
+    assert any("isaac" in words for words in found)
+    assert any("himloco" in words for words in found)
+    for other in found.values():
+        assert other.contract != bundle.contract
+        assert sorted(other.contract.joints) == sorted(bundle.contract.joints)
+
+
+def test_check_on_paper_writes_json_and_passes(tmp_path: Path) -> None:
+    folder = sample_bundle(tmp_path / "policy", GO2)
+    arguments = ["policy", "check", str(folder), "--paper", "--json", str(tmp_path / "out.json")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert '"golden steps, largest error"' in (tmp_path / "out.json").read_text()
+
+
+def test_a_refused_bundle_leaves_its_reason_in_the_json(tmp_path: Path) -> None:
+    folder = sample_bundle(tmp_path / "policy", GO2)
+    file = folder / "policy.yaml"
+    file.write_text(file.read_text().replace("rate_hz: 50.0", "rate_hz: 49.0"))
+    arguments = ["policy", "check", str(folder), "--json", str(tmp_path / "out.json")]
+    assert CliRunner().invoke(app, arguments).exit_code != 0
+    assert "rate_hz: 49" in (tmp_path / "out.json").read_text()
+
+
+def test_diff_and_info_read_for_people(tmp_path: Path) -> None:
+    folder = sample_bundle(tmp_path / "policy", GO2)
+    card = CliRunner().invoke(app, ["policy", "info", str(folder)])
+    assert card.exit_code == 0
+    assert "FR_hip_joint" in card.output
+    same = CliRunner().invoke(app, ["policy", "diff", str(folder), str(folder)])
+    assert (same.exit_code, same.output) == (0, "They say and answer the same.\n")
+
+
+@samples
+def test_a_policy_that_walks_passes(walker: Bundle) -> None:
+    seen = policy_check.walk(walker, nothing)
+    assert exit_code([check for one in seen for check in one.checks()]) == 0
+
+
+@samples
+@pytest.mark.slow
+def test_the_order_that_would_walk_is_named(walker: Bundle) -> None:
+    wrong = mislabelled(walker)
+    seen = policy_check.walk(wrong, nothing)
+    assert exit_code([check for one in seen for check in one.checks()]) == 1
+    found = policy_check.orders_that_walk(wrong, nothing)
+    assert any("isaac" in words for words in found)
+    assert not any("sdk" in words for words in found)

@@ -1,0 +1,533 @@
+"""Each measurement, from a healthy robot and from one with a single thing wrong."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sim2real_deploy.safety.inputs import Inputs, Rate, Reading
+from sim2real_deploy.safety.monitors_body import Battery, Joints, RemoteControl
+from sim2real_deploy.safety.monitors_state import LONGEST_LOOK_S, Posture, StateStream
+from sim2real_deploy.safety.monitors_system import Control, Surroundings
+from sim2real_deploy.wire import remote
+from sim2real_deploy.wire.link import LinkCounters, Writer
+from support.safety_world import DAMPING, GO2, MS, TICK, WALKING, healthy_inputs, healthy_state
+
+S = 1_000_000_000
+
+
+def value(monitor: Any, name: str, inputs: Inputs, now_ns: int = 0) -> float:
+    reading = monitor.measure(inputs, now_ns)[name]
+    assert reading is not None
+    return float(reading.value)
+
+
+def with_state(now_ns: int = 0, **changes: Any) -> Inputs:
+    return healthy_inputs(now_ns, state=healthy_state(now_ns, **changes))
+
+
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+# Rate
+
+
+def test_a_rate_is_the_growth_within_the_last_second() -> None:
+    rate = Rate()
+    assert rate(100, 0) == 0
+    assert rate.since_ns == 0
+    assert rate(103, 10 * MS) == 3
+    for step in range(1, 41):
+        grown = rate(103 + step, step * 50 * MS)
+    assert grown == 20
+    assert rate.since_ns == S
+
+
+def test_a_counter_that_starts_again_is_no_rate() -> None:
+    rate = Rate()
+    rate(100, 0)
+    assert rate(5, 10 * MS) == 0
+
+
+def test_marks_are_kept_apart() -> None:
+    rate = Rate()
+    for now_ns in range(0, 3 * S, TICK):
+        assert rate(7, now_ns) == 0
+    assert 0.99 * S <= 3 * S - rate.since_ns <= 1.06 * S
+
+
+# the state stream
+
+
+def test_before_the_first_state_nothing_is_said_of_its_age() -> None:
+    readings = StateStream(GO2).measure(healthy_inputs(0, state=None), 0)
+    assert set(readings) == {"state_corrupt_per_s", "state_not_finite_per_s"}
+
+
+def test_the_age_grows_while_the_robot_is_silent() -> None:
+    stream = StateStream(GO2)
+    assert value(stream, "state_age_s", healthy_inputs(0), MS) == 0
+    silent = healthy_inputs(0, state=None)
+    for now_ms in range(3, 41, 2):
+        age_s = value(stream, "state_age_s", silent, now_ms * MS)
+    assert age_s == pytest.approx(0.038)
+    assert value(stream, "state_unchanged_s", silent, 40 * MS) == 0
+    assert value(stream, "state_age_s", healthy_inputs(41 * MS), 41 * MS) == 0
+
+
+def test_a_supervisor_that_was_held_up_itself_does_not_call_the_robot_silent() -> None:
+    stream = StateStream(GO2)
+    stream.measure(healthy_inputs(0), 0)
+    silent = healthy_inputs(0, state=None)
+    assert value(stream, "state_age_s", silent, 200 * MS) == LONGEST_LOOK_S
+
+
+def test_a_robot_that_is_not_driven_may_be_silent() -> None:
+    stream = StateStream(GO2)
+    idle = healthy_inputs(0, report=None)
+    stream.measure(idle, 0)
+    for now_ms in range(2, 2001, 2):
+        readings = stream.measure(replace(idle, state=None), now_ms * MS)
+    assert readings["idle_state_age_s"] == Reading(pytest.approx(2.0))
+    assert not {"state_age_s", "state_unchanged_s", "state_rate_loss"} & set(readings)
+
+
+@pytest.mark.parametrize("part", ["gyroscope", "accelerometer", "dq"])
+def test_a_state_is_frozen_when_all_its_sensors_are(part: str) -> None:
+    stream = StateStream(GO2)
+    still = healthy_state(0)
+    for now_ns in (0, 10 * MS, 20 * MS):
+        frozen = replace(still, received_ns=now_ns, tick=now_ns)
+        unchanged = value(stream, "state_unchanged_s", healthy_inputs(0, state=frozen), now_ns)
+        assert unchanged == pytest.approx(now_ns / 1e9)
+    moving = replace(frozen, received_ns=30 * MS, **{part: getattr(still, part) + 1})
+    inputs = healthy_inputs(0, state=moving)
+    assert value(stream, "state_unchanged_s", inputs, 30 * MS) == 0
+
+
+def test_a_message_that_is_repeated_is_a_frozen_state() -> None:
+    stream = StateStream(GO2)
+    stream.measure(healthy_inputs(0), 0)
+    for now_ms in range(2, 31, 2):
+        counters = LinkCounters(duplicate=now_ms // 2)
+        repeated = healthy_inputs(0, state=None, counters=counters)
+        unchanged_s = value(stream, "state_unchanged_s", repeated, now_ms * MS)
+        assert unchanged_s == pytest.approx(now_ms / 1e3)
+    silent = healthy_inputs(0, state=None, counters=counters)
+    assert value(stream, "state_unchanged_s", silent, 60 * MS) == pytest.approx(0.03)
+    anew = healthy_inputs(0, state=healthy_state(62 * MS), counters=counters)
+    moved = replace(anew.state, dq=anew.state.dq + 1)
+    assert value(stream, "state_unchanged_s", replace(anew, state=moved), 62 * MS) == 0
+
+
+def test_what_was_repeated_before_the_first_state_freezes_nothing() -> None:
+    stream = StateStream(GO2)
+    for now_ns in (0, MS):
+        counters = LinkCounters(duplicate=5 + now_ns)
+        before = healthy_inputs(0, state=None, counters=counters)
+        assert "state_unchanged_s" not in stream.measure(before, now_ns)
+
+
+def test_a_first_state_of_zeros_counts_from_its_arrival() -> None:
+    stream = StateStream(GO2)
+    first = healthy_inputs(0, state=healthy_state(5 * S))
+    assert value(stream, "state_unchanged_s", first, 5 * S) == 0
+
+
+def test_a_slow_stream_shows_as_the_share_that_is_missing() -> None:
+    stream = StateStream(GO2)
+    received = 0
+    for now_ns in range(0, 2 * S, TICK):
+        received += now_ns % (4 * TICK) != 0
+        inputs = healthy_inputs(now_ns, counters=LinkCounters(received=received))
+        loss = stream.measure(inputs, now_ns)["state_rate_loss"]
+        assert (loss is None) == (now_ns < 0.9 * S)
+    assert loss is not None
+    assert loss.value == pytest.approx(0.25, abs=0.01)
+
+
+def test_a_full_rate_shows_no_loss() -> None:
+    stream = StateStream(GO2)
+    for now_ns in range(0, 2 * S, TICK):
+        loss = stream.measure(healthy_inputs(now_ns), now_ns)["state_rate_loss"]
+    assert loss is not None
+    assert loss.value == pytest.approx(0, abs=0.005)
+
+
+def test_flawed_samples_are_counted_by_the_second() -> None:
+    stream = StateStream(GO2)
+    stream.measure(healthy_inputs(0), 0)
+    counters = LinkCounters(bad_crc=3, bad_length=4, not_finite=2)
+    readings = stream.measure(healthy_inputs(0, counters=counters), MS)
+    assert readings["state_corrupt_per_s"] == Reading(7)
+    assert readings["state_not_finite_per_s"] == Reading(2)
+
+
+# posture
+
+
+def test_a_standing_robot_is_upright_and_supported() -> None:
+    readings = Posture().measure(with_state(), 0)
+    assert readings["tilt_rad"] == Reading(0.0)
+    assert readings["quaternion_error"] == Reading(0.0)
+    assert readings["gravity_error_rad"] == Reading(0.0)
+    assert readings["acceleration"] == Reading(pytest.approx(9.81))
+    assert readings["imu_range"] == Reading(pytest.approx(9.81 / 157.0, rel=1e-3))
+
+
+def test_posture_is_kept_between_states() -> None:
+    posture = Posture()
+    assert posture.measure(healthy_inputs(0, state=None), 0) == {}
+    seen = posture.measure(with_state(), 0)
+    assert posture.measure(healthy_inputs(0, state=None), TICK) is seen
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("angle", [0.3, 1.0, 2.0, math.pi])
+def test_tilt_is_the_angle_from_upright_about_any_level_axis(axis: int, angle: float) -> None:
+    quaternion = np.zeros(4, np.float32)
+    quaternion[0], quaternion[axis] = math.cos(angle / 2), math.sin(angle / 2)
+    tilt = value(Posture(), "tilt_rad", with_state(quaternion=quaternion))
+    assert tilt == pytest.approx(angle, abs=1e-3)
+
+
+def test_turning_on_the_spot_is_no_tilt() -> None:
+    quaternion = floats(math.cos(1), 0, 0, math.sin(1))
+    assert value(Posture(), "tilt_rad", with_state(quaternion=quaternion)) == 0
+
+
+def test_tilt_of_a_quaternion_out_of_range_is_still_an_angle() -> None:
+    assert value(Posture(), "tilt_rad", with_state(quaternion=floats(0, 2, 0, 0))) == math.pi
+
+
+@pytest.mark.parametrize(
+    ("quaternion", "error"),
+    [((0, 0, 0, 0), 1.0), ((0.9, 0, 0, 0), 0.1), ((0, 3, 0, 4), 4.0), ((0, 0, 1.1, 0), 0.1)],
+)
+def test_a_quaternion_that_is_none(quaternion: tuple[float, ...], error: float) -> None:
+    seen = value(Posture(), "quaternion_error", with_state(quaternion=floats(*quaternion)))
+    assert seen == pytest.approx(error, abs=1e-6)
+
+
+def test_the_imu_at_the_end_of_its_range() -> None:
+    spin = with_state(gyroscope=floats(0, 34.9, 0))
+    assert value(Posture(), "imu_range", spin) == pytest.approx(1.0)
+    hit = with_state(accelerometer=floats(0, 157.0 * 2, 0))
+    assert value(Posture(), "imu_range", hit) == pytest.approx(2.0)
+
+
+def gravity_error(quaternion: np.ndarray, accelerometer: np.ndarray, seconds: float) -> float:
+    posture = Posture()
+    for now_ns in range(0, round(seconds * S), TICK):
+        inputs = with_state(now_ns, quaternion=quaternion, accelerometer=accelerometer)
+        reading = posture.measure(inputs, now_ns)["gravity_error_rad"]
+    assert reading is not None
+    return reading.value
+
+
+def test_orientation_and_accelerometer_that_agree_in_any_pose() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        quaternion = rng.normal(size=4)
+        w, x, y, z = quaternion / np.linalg.norm(quaternion)
+        up = 9.81 * floats(2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y))
+        assert gravity_error(floats(w, x, y, z), up, 0.2) == pytest.approx(0, abs=1e-3)
+
+
+@pytest.mark.parametrize("direction", [(9.81, 0, 0), (0, 9.81, 0), (0, -9.81, 0)])
+def test_orientation_and_accelerometer_that_disagree(direction: tuple[float, ...]) -> None:
+    level = floats(1, 0, 0, 0)
+    assert gravity_error(level, floats(*direction), 3.0) == pytest.approx(math.pi / 2, abs=0.01)
+    after_300_ms = gravity_error(level, floats(*direction), 0.302)
+    assert after_300_ms == pytest.approx(math.atan2(1 - math.exp(-1), math.exp(-1)), abs=0.02)
+
+
+def test_upside_down_by_the_accelerometer_alone_is_a_half_turn() -> None:
+    assert gravity_error(floats(1, 0, 0, 0), floats(0, 0, -9.81), 3.0) == pytest.approx(math.pi)
+
+
+def test_in_free_fall_down_is_unknown() -> None:
+    posture = Posture()
+    for now_ns in range(0, S, TICK):
+        readings = posture.measure(with_state(now_ns, accelerometer=floats(0, 0, 0.1)), now_ns)
+    assert readings["gravity_error_rad"] is None
+    assert readings["acceleration"] == Reading(pytest.approx(0.1))
+
+
+def test_a_long_gap_takes_the_new_value_and_no_more() -> None:
+    posture = Posture()
+    posture.measure(with_state(0), 0)
+    inputs = with_state(10 * S, accelerometer=floats(9.81, 0, 0))
+    assert value(posture, "gravity_error_rad", inputs) == pytest.approx(math.pi / 2)
+
+
+# joints, battery
+
+
+def test_a_joint_beyond_its_range_is_named() -> None:
+    q = GO2.stand_pose.copy()
+    q[2] = GO2.position_high[2] + 0.25
+    reading = Joints(GO2).measure(with_state(q=q), 0)["joint_excess_rad"]
+    assert reading == Reading(pytest.approx(0.25, abs=1e-5), "FR_calf_joint")
+    q[2] = GO2.position_low[2] - 0.5
+    reading = Joints(GO2).measure(with_state(q=q), 0)["joint_excess_rad"]
+    assert reading == Reading(pytest.approx(0.5, abs=1e-5), "FR_calf_joint")
+
+
+def test_within_its_range_the_excess_is_negative() -> None:
+    assert value(Joints(GO2), "joint_excess_rad", with_state()) < 0
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_speed_and_torque_are_shares_of_the_joints_own_limit(sign: int) -> None:
+    dq, torque = np.zeros(12, np.float32), np.zeros(12, np.float32)
+    dq[5], torque[1] = sign * 15.7 / 2, sign * 23.7 * 0.75
+    readings = Joints(GO2).measure(with_state(dq=dq, torque=torque), 0)
+    assert readings["joint_speed"] == Reading(pytest.approx(0.5), "FL_calf_joint")
+    assert readings["joint_torque"] == Reading(pytest.approx(0.75), "FR_thigh_joint")
+
+
+def test_joint_readings_are_kept_between_states() -> None:
+    joints = Joints(GO2)
+    assert joints.measure(healthy_inputs(0, state=None), 0) == {}
+    seen = joints.measure(with_state(), 0)
+    assert joints.measure(healthy_inputs(0, state=None), TICK) is seen
+
+
+def test_lost_packets_are_counted_from_the_start_and_the_motor_is_named() -> None:
+    joints = Joints(GO2)
+    lost = np.full(12, 1000, np.uint32)
+    assert joints.measure(with_state(lost=lost), 0)["motor_lost_per_s"] == Reading(0, "")
+    lost = lost.copy()
+    lost[7] += 4
+    seen = joints.measure(with_state(lost=lost), MS)["motor_lost_per_s"]
+    assert seen == Reading(4, "RR_thigh_joint")
+    lost[8] += 5  # the sample's own memory is used again: what was kept must be a copy
+    seen = joints.measure(with_state(lost=lost), 2 * MS)["motor_lost_per_s"]
+    assert seen == Reading(9, "RR_calf_joint")
+    assert joints.measure(with_state(lost=lost), 3 * MS)["motor_lost_per_s"] == seen
+
+
+def test_the_battery() -> None:
+    cells = np.array([3900, 3650, 3800, 0, 0], np.uint16)
+    inputs = with_state(battery_percent=17, cell_millivolts=cells, voltage=25.5)
+    battery = Battery()
+    assert battery.measure(healthy_inputs(0, state=None), 0) == {}
+    seen = battery.measure(inputs, 0)
+    assert seen == {
+        "battery_percent": Reading(17),
+        "cell_imbalance_v": Reading(pytest.approx(0.25)),
+        "voltage": Reading(25.5),
+    }
+    assert battery.measure(healthy_inputs(0, state=None), 0) is seen
+
+
+def test_a_battery_at_zero_is_known_and_one_that_is_not_told_is_not() -> None:
+    assert value(Battery(), "battery_percent", with_state(battery_percent=0)) == 0
+    assert Battery().measure(with_state(battery_percent=-1), 0) == {}
+
+
+def test_a_battery_without_cells_has_no_imbalance() -> None:
+    cells = np.zeros(0, np.uint16)
+    assert value(Battery(), "cell_imbalance_v", with_state(cell_millivolts=cells)) == 0
+
+
+# the remote
+
+
+def buttons(*pressed: str) -> bytes:
+    return remote.encode(remote.Remote(pressed=frozenset(pressed)))
+
+
+@pytest.mark.parametrize(
+    ("pressed", "asked"),
+    [((), 0), (("L2",), 0), (("B",), 0), (("L2", "B"), 1), (("L2", "B", "A"), 1)],
+)
+def test_the_estop_chord(pressed: tuple[str, ...], asked: float) -> None:
+    inputs = with_state(remote=buttons(*pressed))
+    assert value(RemoteControl("R2"), "remote_estop", inputs) == asked
+
+
+def test_the_chord_is_kept_between_states_and_let_go() -> None:
+    control = RemoteControl("R2")
+    control.measure(with_state(remote=buttons("L2", "B")), 0)
+    assert value(control, "remote_estop", healthy_inputs(0, state=None)) == 1
+    assert value(control, "remote_estop", with_state(remote=buttons())) == 0
+
+
+def test_the_dead_man_counts_while_it_walks_and_the_button_is_free() -> None:
+    control = RemoteControl("R1")
+    free, held = with_state(), with_state(remote=buttons("R1"))
+    standing = replace(free, report=replace(WALKING, mode="stand"))
+    assert control.measure(free, 0)["dead_man_s"] is None
+    assert value(control, "dead_man_s", standing, MS) == 0
+    assert value(control, "dead_man_s", free, 101 * MS) == pytest.approx(0.1)
+    assert value(control, "dead_man_s", held, 200 * MS) == 0
+    assert value(control, "dead_man_s", free, 250 * MS) == pytest.approx(0.05)
+    assert value(control, "dead_man_s", standing, 300 * MS) == 0
+    assert value(control, "dead_man_s", free, 350 * MS) == pytest.approx(0.05)
+    assert value(control, "dead_man_s", replace(free, report=None), 400 * MS) == 0
+
+
+def test_without_a_dead_man_button_nobody_must_hold_one() -> None:
+    control = RemoteControl("")
+    control.measure(with_state(), 0)
+    assert control.measure(with_state(), 100 * MS)["dead_man_s"] is None
+
+
+def test_a_remote_is_lost_only_after_it_was_there() -> None:
+    control = RemoteControl("R2")
+    assert control.measure(with_state(), 0)["remote_silence_s"] is None
+    there = b"\x55\x51" + bytes(38)
+    assert value(control, "remote_silence_s", with_state(remote=there), 50 * MS) == 0
+    assert value(control, "remote_silence_s", with_state(remote=there), 150 * MS) == 0
+    gone = value(control, "remote_silence_s", with_state(), 350 * MS)
+    assert gone == pytest.approx(0.2)
+
+
+# control and surroundings
+
+
+def test_without_control_only_the_wire_is_judged() -> None:
+    readings = Control().measure(healthy_inputs(0, report=None), 0)
+    assert readings == {"command_not_finite": Reading(0)}
+
+
+def test_wild_commands_on_the_wire_are_counted() -> None:
+    control = Control()
+    control.measure(healthy_inputs(0), 0)
+    assert value(control, "command_not_finite", healthy_inputs(0, command_not_finite=1), MS) == 1
+
+
+def test_what_control_reports_is_measured() -> None:
+    control = Control()
+    assert control.measure(healthy_inputs(0), 0) == {
+        "command_not_finite": Reading(0),
+        "deadline_misses_per_s": Reading(0),
+        "control_failed": Reading(0),
+        "policy_not_finite": Reading(0),
+        "control_silence_s": Reading(0.005),
+        "out_of_distribution": Reading(1.0),
+        "command_age_s": Reading(0.1),
+    }
+    report = replace(WALKING, deadline_misses=9, policy_not_finite=True)
+    readings = control.measure(healthy_inputs(0, report=report), MS)
+    assert readings["deadline_misses_per_s"] == Reading(9)
+    assert readings["policy_not_finite"] == Reading(1)
+    assert readings["control_failed"] == Reading(0)
+    failed = healthy_inputs(0, report=replace(WALKING, failed=True))
+    assert value(control, "control_failed", failed, MS) == 1
+
+
+def test_a_new_control_process_starts_a_new_count_of_misses() -> None:
+    control = Control()
+    control.measure(healthy_inputs(0), 0)
+    later = replace(WALKING, pid=43, deadline_misses=500)
+    assert value(control, "deadline_misses_per_s", healthy_inputs(0, report=later), MS) == 0
+
+
+def test_silence_weighs_by_whether_the_robot_is_driven() -> None:
+    idle = healthy_inputs(0, report=DAMPING, command_damping=True)
+    readings = Control().measure(idle, 0)
+    assert readings["idle_silence_s"] == Reading(0.005)
+    assert "control_silence_s" not in readings
+    leaving = healthy_inputs(0, report=replace(DAMPING, leaving=True), command_damping=True)
+    assert not {"idle_silence_s", "control_silence_s"} & set(Control().measure(leaving, 0))
+
+
+@pytest.mark.parametrize(
+    ("report", "damping", "age_s", "driving"),
+    [
+        (None, False, 0.0, False),
+        (WALKING, True, 0.0, True),
+        (WALKING, False, 9.0, True),
+        (DAMPING, True, 0.0, False),
+        (DAMPING, False, 0.099, True),
+        (DAMPING, False, 0.1, False),
+    ],
+)
+def test_driving_by_word_or_by_wire(
+    report: Any, damping: bool, age_s: float, driving: bool
+) -> None:
+    inputs = Inputs(report=report, command_damping=damping, command_age_s=age_s)
+    assert inputs.driving is driving
+
+
+def test_a_policy_is_judged_only_while_it_walks() -> None:
+    standing = replace(WALKING, mode="stand")
+    readings = Control().measure(healthy_inputs(0, report=standing), 0)
+    assert not {"out_of_distribution", "command_age_s"} & set(readings)
+
+
+def test_a_robot_nobody_ever_steered_just_stands() -> None:
+    readings = Control().measure(
+        healthy_inputs(0, report=replace(WALKING, command_age_s=math.inf)), 0
+    )
+    assert "command_age_s" not in readings
+
+
+def test_strangers_are_named_and_rival_only_a_robot_that_is_driven() -> None:
+    others = (Writer("1-2-3", "host", "teleop"), Writer("4-5-6", "host", ""))
+    readings = Surroundings().measure(healthy_inputs(0, other_writers=others), 0)
+    assert readings["strangers"] == readings["rivals"] == Reading(2, "teleop, 4-5-6")
+    idle = healthy_inputs(0, other_writers=others, report=None)
+    readings = Surroundings().measure(idle, 0)
+    assert readings["strangers"] == Reading(2, "teleop, 4-5-6")
+    assert readings["rivals"] == Reading(0, "teleop, 4-5-6")
+
+
+def test_sport_mode_matters_while_the_robot_is_driven() -> None:
+    assert value(Surroundings(), "sport_mode", healthy_inputs(0)) == 0
+    assert value(Surroundings(), "sport_mode", healthy_inputs(0, sport_mode=True)) == 1
+    idle = healthy_inputs(0, sport_mode=True, report=None)
+    assert value(Surroundings(), "sport_mode", idle) == 0
+
+
+def test_recorder_and_disk_are_passed_on_where_known() -> None:
+    readings = Surroundings().measure(healthy_inputs(0), 0)
+    assert readings["recorder_silence_s"] == Reading(0.5)
+    assert readings["disk_free_gb"] == Reading(100.0)
+    unknown = healthy_inputs(0, recorder_silence_s=None, disk_free_gb=None)
+    readings = Surroundings().measure(unknown, 0)
+    assert readings["recorder_silence_s"] is None
+    assert readings["disk_free_gb"] is None
+
+
+@pytest.mark.parametrize("jump_s", [-3600, 3600])
+def test_a_jump_of_the_wall_clock_is_seen_once(jump_s: int) -> None:
+    surroundings = Surroundings()
+    assert value(surroundings, "clock_jump_s", healthy_inputs(0), 0) == 0
+    assert value(surroundings, "clock_jump_s", healthy_inputs(TICK), TICK) == 0
+    jumped = healthy_inputs(2 * TICK)
+    jumped.wall_ns += jump_s * S
+    assert value(surroundings, "clock_jump_s", jumped, 2 * TICK) == pytest.approx(3600)
+    assert value(surroundings, "clock_jump_s", jumped, 2 * TICK) == 0
+
+
+def test_cells_that_drift_apart_later_are_seen_and_none_at_all_are_even() -> None:
+    battery = Battery()
+    even = np.full(8, 3700, np.uint16)
+    apart = even.copy()
+    apart[3] -= 250
+    for cells, volts in ((even, 0.0), (apart, 0.25), (even, 0.0), (np.zeros(8, np.uint16), 0.0)):
+        inputs = with_state(cell_millivolts=cells)
+        assert value(battery, "cell_imbalance_v", inputs) == pytest.approx(volts)
+
+
+def test_a_remote_is_there_by_its_header_alone_and_a_dead_man_only_if_asked_for() -> None:
+    stray = bytes([0, 0, 255]) + bytes(37)
+    readings = RemoteControl("").measure(with_state(remote=stray), 0)
+    assert readings["remote_silence_s"] is None
+    assert readings["dead_man_s"] is None
+
+
+def test_a_rate_counts_by_marks_that_do_not_pile_up() -> None:
+    rate = Rate()
+    for now_ms in range(0, 5000, 2):
+        rate(now_ms, (10_000 + now_ms) * MS)
+    assert len(rate._marks) <= 1 + Rate.WINDOW_NS // Rate.STEP_NS + 1
+    edge = Rate()
+    assert [edge(0, 0), edge(5, 50 * MS), edge(5, 1050 * MS)] == [0, 5, 0]

@@ -1,0 +1,1 @@
+"""What the tests of several rooms share. Import it as `support.<module>`."""
