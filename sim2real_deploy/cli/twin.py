@@ -12,7 +12,7 @@ def twin(
     interface: str = typer.Option("lo", help="Network interface it speaks DDS on."),
     domain: int = typer.Option(0, min=0, max=232, help="DDS domain (0 on the robot)."),
     robot: str = typer.Option("go2", help="Robot by its name in config/robots."),
-    floor: str = typer.Option("flat", help="flat, rough, slope, stairs or slippery."),
+    floor: str = typer.Option("flat", help="flat, rough, slope, stairs, gaps, slippery ..."),
     preset: str = typer.Option("default", help="Imperfections: a preset in config/twin.yaml."),
     seed: int = typer.Option(0, min=0, help="Of the rough floor and of all noise."),
     duration: float = typer.Option(0.0, min=0, help="Seconds until it ends; 0 is until Ctrl-C."),

@@ -1,5 +1,6 @@
 """Everything that shapes a trained policy, as data: config/training/<name>.yaml."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,20 @@ class Control(Strict):
         return 1.0 / self.rate_hz / self.substeps
 
 
+class Motors(Strict):
+    """The motors round which training randomises; by the endings of joint names."""
+
+    strength: float = Field(gt=0)  # torque delivered by torque commanded
+    delay: float = Field(ge=0)  # s, from a target to the torque it makes
+    friction: dict[str, float]  # Nm, dry
+    damping: dict[str, float]  # Nms/rad
+    armature: dict[str, float]  # kg m^2
+
+    def by_joint(self, values: dict[str, float], joints: Sequence[str]) -> list[float]:
+        """One of the three above for every joint."""
+        return [next(v for ending, v in values.items() if j.endswith(ending)) for j in joints]
+
+
 class Gait(Strict):
     """The clock the policy sees and the footfalls it is rewarded for."""
 
@@ -30,6 +45,7 @@ class Gait(Strict):
     stance: float = Field(gt=0, lt=1)
     offsets: dict[str, float]  # by leg, as a share of the period
     swing_height: float = Field(ge=0)
+    on_terrain: float = Field(ge=0, le=1)  # how much of the reward for footfalls counts there
     calm_speed: float = Field(ge=0)
     calm_tilt: float = Field(gt=0)
 
@@ -51,6 +67,8 @@ class Commands(Strict):
     only_vy: float = Field(ge=0, le=1)
     only_wz: float = Field(ge=0, le=1)
     tracked: float = Field(gt=0)  # m/s: the mean error below which an episode may be a success
+    along: Range  # vx on terrain that is walked along one way: stairs, gaps, obstacles
+    hold_heading: float = Field(ge=0)  # 1/s: wz there, by how far it has turned from its way
 
     @model_validator(mode="after")
     def _shares(self) -> "Commands":
@@ -117,24 +135,45 @@ class Randomisation(Strict):
         return self
 
 
-class TerrainLevel(Strict):
-    kind: Literal["flat", "rough", "slope", "stairs", "mixed"]
-    height: float = Field(ge=0)  # roughness, rise per metre of a slope, or a stair's riser
+class TerrainKind(Strict):
+    """One kind of terrain and its levels, from easy to hard."""
+
+    kind: Literal["flat", "rough", "slope", "stairs", "stairs_down", "obstacles", "gaps"]
+    share: float = Field(gt=0)  # of the environments
+    # Roughness, rise per metre of a slope, a stair's riser, an obstacle's height, a gap's width.
+    levels: tuple[float, ...] = Field(min_length=1)
+
+
+class Promotion(Strict):
+    """An episode that went this much of the way it was told to go rises or falls by a level."""
+
+    promote_above: float = Field(gt=0)
+    demote_below: float = Field(ge=0)
+    least_way: float = Field(ge=0)  # m it was told to go, else the episode says nothing
 
 
 class Terrain(Strict):
-    share: float = Field(ge=0, le=1)
     size: float = Field(gt=2)
-    levels: tuple[TerrainLevel, ...] = Field(min_length=1)
+    kinds: tuple[TerrainKind, ...] = Field(min_length=1)
+    promotion: Promotion
+    pushes: float = Field(ge=0, le=1)  # of the speed that pushes have on flat ground
+
+    @model_validator(mode="after")
+    def _flat_first(self) -> "Terrain":
+        if self.kinds[0].kind != "flat":
+            raise ValueError("kinds: the first must be flat: there robustness is judged")
+        return self
 
 
 class Network(Strict):
     hidden: tuple[int, ...] = Field(min_length=1)
-    feeling: tuple[int, ...] = Field(min_length=1)  # hidden layers of the velocity estimate
+    feeling: tuple[int, ...] = Field(min_length=1)  # hidden layers of what is felt
+    critic: tuple[int, ...] = ()  # hidden layers of the critic, else those of the actor
     steering_gain: float = Field(ge=0)  # by how many times what is missed the command is corrected
     exported_gain: float = Field(ge=0)  # the same once it has learnt: a surer hand
     steering_reach: float = Field(ge=0)  # m/s, rad/s: a larger miss is a kick, and steers no more
     initial_std: float = Field(gt=0)
+    warm_start: str | None = None  # a policy that was trained with these layers or smaller ones
     final_std: float = Field(gt=0)  # at most, at the end of the run
 
 
@@ -165,6 +204,7 @@ class Ppo(Strict):
     gradient_norm: float = Field(gt=0)
     episode: float = Field(gt=0)
     anneal_from: float = Field(ge=0, le=1)
+    critic_first: int = Field(default=0, ge=0)  # iterations before the actor of a warm start learns
 
 
 class TrainingConfig(Strict):
@@ -172,6 +212,7 @@ class TrainingConfig(Strict):
     robot: str
     steps: int = Field(gt=0)
     control: Control
+    motors: Motors
     observation: tuple[Term, ...] = Field(min_length=1)
     gait: Gait
     symmetry: Symmetry

@@ -1,29 +1,50 @@
-"""Which terrain each environment walks on: harder after success, easier after a fall."""
+"""Which terrain each environment walks on: harder when it gets along, easier when it does not."""
 
 import numpy as np
+import numpy.typing as npt
 
 from sim2real_deploy.training.config import Terrain
+from sim2real_deploy.training.terrain import first_tiles
 
 
 class TerrainCurriculum:
-    """Some environments climb the config's levels one by one; the others stay on the first."""
+    """Every environment keeps to one kind of terrain and climbs that kind's levels.
+
+    What decides is how much of the way it was told to go an episode has gone.
+    """
 
     def __init__(self, terrain: Terrain, count: int):
-        self.last = len(terrain.levels) - 1
-        self.climbing = np.arange(count) < round(terrain.share * count)
+        self._settings = terrain.promotion
+        self.names: list[str] = [kind.kind for kind in terrain.kinds]
+        edges = np.cumsum([kind.share for kind in terrain.kinds])
+        self.kind = np.searchsorted(edges / edges[-1], (np.arange(count) + 0.5) / count)
         self.level = np.zeros(count, np.int64)
+        self._first = np.array(first_tiles(terrain))
+        self._levels = np.array([len(kind.levels) for kind in terrain.kinds])
 
-    def finish(self, who: int, fell: bool, tracked: bool, rng: np.random.Generator) -> None:
+    def tile(self, who: int) -> int:
+        return int(self._first[self.kind[who]] + self.level[who])
+
+    def finish(
+        self, who: int, fell: bool, gone: float, told: float, rng: np.random.Generator
+    ) -> None:
         """An episode is over. Whoever masters the last level is sent to a random one."""
-        if not self.climbing[who]:
-            return
-        if fell:
+        levels = self._levels[self.kind[who]]
+        share = gone / max(told, 1e-6)
+        if fell or (told > self._settings.least_way and share < self._settings.demote_below):
             self.level[who] = max(0, self.level[who] - 1)
-        elif tracked:
+        elif told > self._settings.least_way and share > self._settings.promote_above:
             self.level[who] += 1
-            if self.level[who] > self.last:
-                self.level[who] = rng.integers(self.last + 1)
+            if self.level[who] >= levels:
+                self.level[who] = rng.integers(levels)
 
-    @property
-    def mean_level(self) -> float:
-        return float(self.level[self.climbing].mean()) if self.climbing.any() else 0.0
+    def on(self, name: str) -> npt.NDArray[np.bool_]:
+        """Which environments are on this kind."""
+        return np.asarray(self.kind == self.names.index(name))
+
+    def mean_levels(self) -> dict[str, float]:
+        """By kind, among the environments that are on it; 0 where there are none."""
+        return {
+            name: float(self.level[self.on(name)].mean()) if self.on(name).any() else 0.0
+            for name in self.names
+        }

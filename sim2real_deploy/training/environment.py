@@ -11,18 +11,24 @@ from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.geometry import heading
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.curriculum import TerrainCurriculum
+from sim2real_deploy.training.ground import SCAN
 from sim2real_deploy.training.observation import Observer, Sight
-from sim2real_deploy.training.physics import Physics
+from sim2real_deploy.training.physics import Array64, Physics
 from sim2real_deploy.training.randomisation import AdaptiveWidth
 from sim2real_deploy.training.rewards import REWARDS, Array, Flags, Snapshot
 from sim2real_deploy.training.symmetry import joint_mirror
+from sim2real_deploy.training.terrain import ALONG_X
 
 CONTACT_FORCE = 1.0  # N
 SIDEWAYS = 0.5  # rad round a push from the left or the right
-MOTION = 0.1  # rad/s over which joint friction turns from one direction to the other
+RANGE_MARGIN = 0.03  # rad that the robot's limits keep from the ends of a joint's range
+TURNED = 0.3  # rad, at most, from its way when a robot starts on terrain that has one
+FASTEST_TURN = 0.8  # rad/s back to it
 EDGE = 0.7  # m from the end of a tile where an episode is cut short
 MISSED = slice(0, 3)  # in what the critic sees: by how much the wanted vx, vy, wz are missed,
 MISSED_SCALE = 4.0  # large enough that the actor heeds it
+GROUND_SCALE = 5.0  # of heights (m)
+SLOPE_SCALE = 2.0
 # What the critic is told of an environment's own physics, and what brings it to about 1.
 TOLD = {"friction": 1.0, "payload": 4.0, "motor_strength": 1.0, "delay": 0.02}
 
@@ -46,6 +52,10 @@ class Environment:
         self.drawn = self.physics.drawn
         self.width = AdaptiveWidth(config.randomisation.width, config.randomisation.width.start)
         self.terrain = TerrainCurriculum(config.terrain, count)
+        self._uneven = ~self.terrain.on("flat")
+        along = [kind.kind in ALONG_X for kind in config.terrain.kinds]
+        self._along = np.array(along)[self.terrain.kind]
+        self._way = np.zeros((count, 2))  # on the map, where it is meant to go on such terrain
         self.observer = Observer(config, robot, count)
         self.default = robot.stand_pose
         self._sideways = np.float32(joint_mirror(robot, config.symmetry).signs < 0)
@@ -54,11 +64,17 @@ class Environment:
         self._episode = int(config.ppo.episode * config.control.rate_hz)
         oldest = np.ceil(config.randomisation.delay[1] * config.control.rate_hz)
         joints, legs = len(robot.joints), len(robot.legs)
+        self._range = robot.position_low + RANGE_MARGIN, robot.position_high - RANGE_MARGIN
+        self._beyond = np.zeros((count, joints), np.float32)
         self._targets = np.zeros((count, int(oldest) + 1, joints), np.float32)  # newest first
         self._applied = np.zeros((count, joints))
         self._actions = np.zeros((3, count, joints), np.float32)  # newest first
         self._dq = np.zeros((count, joints), np.float32)
-        self._heights = np.zeros((count, 1 + legs), np.float32)  # of trunk and feet
+        self._base_height = np.zeros(count, np.float32)
+        self._foot_height = np.zeros((count, legs), np.float32)
+        self._step_ahead = np.zeros((count, legs), np.float32)
+        self._slope = np.zeros((count, 2), np.float32)
+        self._scan = np.zeros((count, len(SCAN)), np.float32)
         self._contact = np.zeros((count, legs), bool)
         self.command = np.zeros((count, 3), np.float32)
         self.phase = np.zeros(count, np.float32)  # of the gait clock, 0 to 1
@@ -67,7 +83,9 @@ class Environment:
         self._next_command = np.zeros(count, np.int64)
         self._next_push = np.zeros(count, np.int64)
         self._error = np.zeros(count, np.float32)  # of the velocity, summed over the episode
-        sums = ("steps", "finished", "fell", "succeeded", "length", "error_v", "error_w")
+        self._gone = np.zeros(count)  # m of the way it was told to go, and
+        self._told = np.zeros(count)  # that way
+        sums = ("steps", "finished", "fell", "judged", "succeeded", "length", "error_v", "error_w")
         self.sums = dict.fromkeys(sums, 0.0)
         self.reward_sums = dict.fromkeys(config.rewards, 0.0)
         for who in range(count):
@@ -78,7 +96,9 @@ class Environment:
         control = self.config.control
         self._actions[2], self._actions[1] = self._actions[1], self._actions[0]
         self._actions[0] = np.clip(action, -control.action_clip, control.action_clip)
-        target = self.default + control.action_scale * self._actions[0]
+        wanted = self.default + control.action_scale * self._actions[0]
+        target = np.clip(wanted, *self._range)
+        self._beyond = np.abs(wanted - target).astype(np.float32)
         self._targets[:, 1:] = self._targets[:, :-1]
         self._targets[:, 0] = target - self.drawn["joint_offset"]
         self.advance()
@@ -88,24 +108,23 @@ class Environment:
         self._age += 1
         self.phase = (self.phase + 1 / (control.rate_hz * self.config.gait.period)) % 1.0
         out = np.abs(self.physics.position[:, :2]).max(1) > self.config.terrain.size / 2 - EDGE
-        timed_out = ((self._age >= self._episode) | (out & (self.physics.level > 0))) & ~fell
+        timed_out = ((self._age >= self._episode) | (out & self._uneven)) & ~fell
         for who in np.flatnonzero(fell | timed_out).tolist():
             self._finish(who, bool(fell[who]))
         for who in np.flatnonzero(self._age >= self._next_command).tolist():
             self._new_command(who)
+        self._hold_heading()
         for who in np.flatnonzero(self._age >= self._next_push).tolist():
             self._push(who)
         observation, privileged = self.observe()
         return Outcome(observation, privileged, reward, fell, timed_out)
 
     def advance(self) -> None:
-        """One control step of physics: late targets, and joint friction as a shift of them."""
+        """One control step of physics with targets that come late."""
         substeps = self.config.control.substeps
         late = np.round(self.drawn["delay"] / self.config.control.timestep).astype(np.int64)
         age = np.clip(-((np.arange(substeps) - late) // substeps), 0, self._targets.shape[1] - 1)
         targets = self._targets[np.arange(self.count)[:, None], age].astype(np.float64)
-        motion = np.tanh(self.physics.dq / MOTION)
-        targets -= (self.drawn["joint_friction"] * motion / self.config.control.kp)[:, None]
         self.physics.advance(targets)
         self._applied = targets[:, -1]
 
@@ -128,15 +147,30 @@ class Environment:
         velocity = self.physics.in_body(self.physics.velocity)
         moving = np.stack([*velocity.T[:2], self.physics.turning[:, 2]], 1)
         told = [self.drawn[name] / reach for name, reach in TOLD.items()]
-        parts = [MISSED_SCALE * (moving - self.command), velocity[:, 2:], true]
-        parts += [self._heights, self._contact, *told]
+        parts = [
+            MISSED_SCALE * (moving - self.command),
+            velocity[:, 2:],
+            GROUND_SCALE * self._foot_height,
+            GROUND_SCALE * self._step_ahead,
+            SLOPE_SCALE * self._slope,
+            self._base_height[:, None],
+            true,
+            self._contact,
+            GROUND_SCALE * self._scan,
+            *told,
+        ]
         return seen, np.concatenate(parts, 1, dtype=np.float32)
+
+    @property
+    def felt(self) -> slice:
+        """What of it the actor learns to feel: speeds, clearance, steps ahead, slope, height."""
+        return slice(0, MISSED.stop + 1 + 2 * len(self.robot.legs) + 2 + 1)
 
     def steering(self, gain: float) -> Array:
         """What each value of MISSED, as it is told, does to the observation: too fast a robot sees
         a lower command."""
         columns, scale = self.observer.newest("velocity_command")
-        shift = np.zeros((MISSED.stop, self.observer.size), np.float32)
+        shift = np.zeros((self.felt.stop, self.observer.size), np.float32)
         shift[range(MISSED.stop), columns] = -gain / MISSED_SCALE * scale
         return shift
 
@@ -147,10 +181,7 @@ class Environment:
 
     def _snapshot(self) -> Snapshot:
         physics, control, gait = self.physics, self.config.control, self.config.gait
-        foot = physics.sensed("position")[..., 2] - self._radius
-        ground = foot.min(1, keepdims=True)
-        height = physics.position[:, 2:] - ground
-        self._heights = np.concatenate([height, foot - ground], 1, dtype=np.float32)
+        knee_height = self._feel_ground()
         self._contact = physics.sensed("touch")[..., 0] > CONTACT_FORCE
         velocity = physics.in_body(physics.velocity)
         dq, last_dq = physics.dq.astype(np.float32), self._dq
@@ -160,12 +191,14 @@ class Environment:
         limit = self.robot.torque_limit * strength
         up = physics.in_body(np.tile([0.0, 0.0, 1.0], (self.count, 1)))
         calm = ~self.command.any(1) & (np.hypot(velocity[:, 0], velocity[:, 1]) < gait.calm_speed)
-        calm &= up[:, 2] > np.cos(gait.calm_tilt)
+        lean = up[:, :2] - self._slope / np.hypot(1.0, np.linalg.norm(self._slope, axis=1))[:, None]
+        calm &= np.linalg.norm(lean, axis=1) < np.sin(gait.calm_tilt)
         return Snapshot(
             command=self.command,
             velocity=velocity,
             turning=physics.turning.astype(np.float32),
             up=up,
+            lean=lean.astype(np.float32),
             q=(physics.q - self.default).astype(np.float32),
             sideways=self._sideways,
             dq=dq,
@@ -175,13 +208,45 @@ class Environment:
             last_action=self._actions[1],
             action_before=self._actions[2],
             contact=self._contact,
-            foot_height=self._heights[:, 1:],
+            foot_height=self._foot_height,
+            step_ahead=self._step_ahead,
             foot_speed=np.float32(np.linalg.norm(physics.sensed("velocity")[..., :2], axis=-1)),
-            base_height=self._heights[:, 0],
-            knee_height=(physics.sensed("knee")[..., 2] - ground).astype(np.float32),
+            base_height=self._base_height,
+            knee_height=knee_height,
+            beyond_range=self._beyond,
             phase=(self.phase[:, None] + self._offsets) % 1.0,
+            uneven=self._uneven,
             calm=np.asarray(calm),
         )
+
+    def _feel_ground(self) -> Array:
+        """Note how the ground lies under each robot, and tell how high its knees are above it."""
+        physics, ground = self.physics, self.physics.ground
+        feet, knees = physics.sensed("position"), physics.sensed("knee")
+        forward = physics.forward()
+        across = np.stack([-forward[:, 1], forward[:, 0]], 1)
+        way = self.command[:, :1] * forward + self.command[:, 1:2] * across
+        way = way / np.maximum(np.linalg.norm(way, axis=1, keepdims=True), 0.1)
+        under = ground.height(physics.tile, feet[..., :2])
+        scan = ground.scan(physics.tile, physics.position[:, :2], forward)
+        level = under.mean(1)
+        self._foot_height = (feet[..., 2] - self._radius - under).astype(np.float32)
+        self._step_ahead = ground.step_ahead(physics.tile, feet[..., :2], way).astype(np.float32)
+        self._base_height = (physics.position[:, 2] - level).astype(np.float32)
+        self._slope = ground.slope(scan).astype(np.float32)
+        self._scan = (scan - level[:, None]).astype(np.float32)
+        knee_ground = ground.height(physics.tile, knees[..., :2])
+        self._note_progress(forward, across)
+        return np.asarray(knees[..., 2] - knee_ground, np.float32)
+
+    def _note_progress(self, forward: Array64, across: Array64) -> None:
+        """How much of the way it is told to go it goes; faster than told does not count."""
+        velocity = self.physics.velocity[:, :2]
+        moving = np.stack([(velocity * forward).sum(1), (velocity * across).sum(1)], 1)
+        wanted = np.linalg.norm(self.command[:, :2], axis=1)
+        along = (moving * self.command[:, :2]).sum(1) / np.maximum(wanted, 1e-6)
+        self._told += wanted / self.config.control.rate_hz
+        self._gone += np.minimum(along, wanted) * (wanted > 0) / self.config.control.rate_hz
 
     def _reward(self, snapshot: Snapshot) -> Array:
         total = np.zeros(self.count, np.float32)
@@ -209,26 +274,36 @@ class Environment:
         tracked = bool(self._error[who] < self.config.commands.tracked * age)
         self.sums["finished"] += 1
         self.sums["fell"] += fell
-        self.sums["succeeded"] += tracked and not fell
+        if not self._uneven[who]:  # pushes and strange robots are judged on flat ground alone
+            self.sums["judged"] += 1
+            self.sums["succeeded"] += tracked and not fell
         self.sums["length"] += age
-        self.terrain.finish(who, fell, tracked, self.rng)
+        self.terrain.finish(who, fell, float(self._gone[who]), float(self._told[who]), self.rng)
         self._reset(who)
 
     def _reset(self, who: int) -> None:
         rng, joints = self.rng, len(self.default)
         self.drawn.draw(who, self.config.randomisation, self.width.value, rng)
-        self.physics.rebuild(who, int(self.terrain.level[who]))
+        self.physics.rebuild(who, self.terrain.tile(who))
+        yaw, at = rng.uniform(-np.pi, np.pi), (0.0, 0.0)
+        if self._along[who]:
+            way = rng.choice([0.0, np.pi])
+            self._way[who] = np.cos(way), np.sin(way)
+            yaw, at = way + rng.uniform(-TURNED, TURNED), (rng.uniform(-0.15, 0.15), 0.0)
         self.physics.place(
             who,
             height=self.robot.base_height + rng.uniform(0.0, 0.05),
-            attitude=rng.uniform([-0.1, -0.1, -np.pi], [0.1, 0.1, np.pi]),
+            attitude=np.array([*rng.uniform(-0.1, 0.1, 2), yaw]),
             q=self.default + rng.uniform(-0.15, 0.15, joints),
             speed=rng.uniform(-0.3, 0.3, 6),
+            at=at,
         )
         self._targets[who] = self.default
         self._actions[:, who] = 0
         self._dq[who] = 0
-        self._heights[who] = 0
+        self._base_height[who] = self._foot_height[who] = self._step_ahead[who] = 0
+        self._slope[who] = self._scan[who] = 0
+        self._gone[who] = self._told[who] = 0
         self._contact[who] = False
         self.phase[who] = rng.uniform()
         self._fresh[who] = True
@@ -247,7 +322,17 @@ class Environment:
         kept = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)]
         kind = int(np.searchsorted(shares, self.rng.uniform()))
         self.command[who] = self.rng.uniform(low, high) * kept[kind]
+        if self._along[who]:
+            self.command[who] = self.rng.uniform(*wanted.along), 0.0, 0.0
         self._next_command[who] = self._age[who] + self._steps(wanted.every)
+
+    def _hold_heading(self) -> None:
+        """On terrain with a way, wz brings the robot back to it."""
+        forward, way = self.physics.forward(), self._way
+        sine = forward[:, 0] * way[:, 1] - forward[:, 1] * way[:, 0]
+        turned = np.arctan2(sine, (forward * way).sum(1))
+        wz = np.clip(self.config.commands.hold_heading * turned, -FASTEST_TURN, FASTEST_TURN)
+        self.command[self._along, 2] = wz[self._along]
 
     def _push(self, who: int) -> None:
         """From anywhere, and often from the side: there a robot on four legs is narrow."""
@@ -256,6 +341,8 @@ class Environment:
         if rng.uniform() < ranges.push_sideways:
             angle = rng.choice([-np.pi / 2, np.pi / 2]) + rng.uniform(-SIDEWAYS, SIDEWAYS)
         speed = self.width.value * rng.uniform(*ranges.push_speed)
+        if self._uneven[who]:
+            speed *= self.config.terrain.pushes
         angle += heading(self.physics.quaternion[who])
         self.physics.velocity[who, :2] += speed * np.array([np.cos(angle), np.sin(angle)])
         self._next_push[who] = self._age[who] + self._steps(ranges.push_every)

@@ -9,43 +9,20 @@ import mujoco
 import numpy as np
 
 from sim2real_deploy.robots import RobotSpec
-from sim2real_deploy.training.config import TerrainLevel, TrainingConfig
-from sim2real_deploy.twin.floors import FLOOR_GEOM, Floor, Heights
+from sim2real_deploy.training.config import Motors, TrainingConfig
+from sim2real_deploy.training.terrain import BOXES, Tile
+from sim2real_deploy.twin.floors import FLOOR_GEOM, Box, Floor
 from sim2real_deploy.twin.model import BASE, build_spec
 
-GRID = 0.05  # m between two points of a tile
+FAR_BELOW = -20.0  # m: where boxes lie that a tile does not need
 
 
-def tile_heights(level: TerrainLevel, size: float, seed: int) -> Heights:
-    """Heights of a square tile round the origin, rows along y."""
-    axis = np.linspace(-size / 2, size / 2, int(size / GRID) + 1)
-    x, y = np.meshgrid(axis, axis)
-    height = np.zeros_like(x)
-    if level.kind in ("rough", "mixed"):
-        rough = Floor(kind="rough", roughness=level.height, seed=seed, size=size / 2)
-        height = height + rough.height(x, y)
-    if level.kind in ("stairs", "mixed"):
-        height = height + Floor(kind="stairs", rise=level.height, run=0.4).height(x, y)
-    if level.kind == "slope":
-        height = height + Floor(kind="slope", slope=float(np.arctan(level.height))).height(x, y)
-    return height
-
-
-def spawn_height(level: TerrainLevel, size: float, seed: int) -> float:
-    """The highest ground near the origin, where robots start."""
-    heights = tile_heights(level, size, seed)
-    middle, near = len(heights) // 2, round(0.3 / GRID)
-    return float(heights[middle - near : middle + near, middle - near : middle + near].max())
-
-
-def training_model(
-    robot: RobotSpec, config: TrainingConfig, level: TerrainLevel, seed: int = 0
-) -> Any:
+def training_model(robot: RobotSpec, config: TrainingConfig, tile: Tile) -> Any:
     spec = build_spec(
         robot,
         Floor(),
         timestep=config.control.timestep,
-        collision="feet",
+        collision="shanks",
         actuators="position",
         kp=config.control.kp,
         kd=config.control.kd,
@@ -55,22 +32,55 @@ def training_model(
     for geom in spec.body(BASE).find_all(mujoco.mjtObj.mjOBJ_GEOM):
         if not (geom.contype or geom.conaffinity):
             spec.delete(geom)
-    heights = tile_heights(level, config.terrain.size, seed)
+    _set_motors(spec, robot, config.motors)
+    _add_ground(spec, tile)
+    _add_sensors(spec, robot)
+    return spec.compile()
+
+
+def _set_motors(spec: Any, robot: RobotSpec, motors: Motors) -> None:
+    names = robot.joint_names
+    columns = (
+        motors.by_joint(v, names) for v in (motors.friction, motors.damping, motors.armature)
+    )
+    for name, friction, damping, armature in zip(names, *columns, strict=True):
+        joint = spec.joint(name)
+        joint.frictionloss, joint.armature = friction, armature
+        joint.damping = [damping, 0, 0]  # it could grow with speed, too
+
+
+def _add_ground(spec: Any, tile: Tile) -> None:
+    floor = spec.geom(FLOOR_GEOM)
+    floor.pos = [0, 0, tile.plane]
+    floor.quat = [np.cos(tile.slope / 2), 0, -np.sin(tile.slope / 2), 0]
+    heights = np.zeros((2, 2)) if tile.rough is None else tile.rough
     low, high = float(heights.min()), float(heights.max())
     spec.add_hfield(
         name=FLOOR_GEOM,
         nrow=len(heights),
         ncol=len(heights),
-        size=[config.terrain.size / 2, config.terrain.size / 2, max(high - low, 1e-3), 0.1],
+        size=[tile.size / 2, tile.size / 2, max(high - low, 1e-3), 0.1],
         userdata=((heights - low) / max(high - low, 1e-3)).ravel(),
     )
-    if level.kind != "flat":
-        floor = spec.geom(FLOOR_GEOM)
+    if tile.rough is not None:
         floor.type = mujoco.mjtGeom.mjGEOM_HFIELD
         floor.hfieldname = FLOOR_GEOM
         floor.pos = [0, 0, low]
-    _add_sensors(spec, robot)
-    return spec.compile()
+    unused = Box((-0.1, 0.1), (-0.1, 0.1), (FAR_BELOW - 0.2, FAR_BELOW))
+    for number in range(BOXES):
+        box = tile.boxes[number] if number < len(tile.boxes) else unused
+        sides = np.array([box.x, box.y, box.z])
+        spec.worldbody.add_geom(
+            name=f"{FLOOR_GEOM}_{number}",
+            type=mujoco.mjtGeom.mjGEOM_BOX,
+            pos=sides.mean(1),
+            size=np.ptp(sides, 1) / 2,
+            contype=floor.contype,
+            conaffinity=floor.conaffinity,
+            condim=floor.condim,
+            priority=floor.priority,
+            friction=floor.friction,
+        )
 
 
 def _add_sensors(spec: Any, robot: RobotSpec) -> None:

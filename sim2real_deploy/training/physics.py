@@ -15,9 +15,11 @@ from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.geometry import to_body_rows
 from sim2real_deploy.training import randomisation
 from sim2real_deploy.training.config import TrainingConfig
-from sim2real_deploy.training.model import spawn_height, training_model
+from sim2real_deploy.training.ground import Ground
+from sim2real_deploy.training.model import training_model
 from sim2real_deploy.training.randomisation import Drawn
 from sim2real_deploy.training.rewards import Array
+from sim2real_deploy.training.terrain import make_tiles
 
 Array64 = npt.NDArray[np.float64]
 
@@ -28,14 +30,14 @@ FREE_Q, FREE_V = 7, 6  # coordinates of a free trunk
 
 class Physics:
     def __init__(self, config: TrainingConfig, robot: RobotSpec, count: int, seed: int):
-        levels, size = config.terrain.levels, config.terrain.size
         self._control = config.control
-        self.plain = [training_model(robot, config, level, seed) for level in levels]
-        self._spawn = [spawn_height(level, size, seed) for level in levels]
+        tiles = make_tiles(config.terrain, seed)
+        self.plain = [training_model(robot, config, tile) for tile in tiles]
+        self.ground = Ground(tiles)
         model = self.plain[0]
         self.models = [copy.copy(model) for _ in range(count)]
-        self.level = np.zeros(count, np.int64)  # which terrain each model has
-        self.drawn = Drawn(count, len(robot.joints), model.nbody)
+        self.tile = np.zeros(count, np.int64)  # which one each model has
+        self.drawn = Drawn(count, len(robot.joints), model.nbody, config.motors)
         self._data = mujoco.MjData(model)
         self._rollout = rollout.Rollout(nthread=1)
         steps = config.control.substeps
@@ -53,18 +55,27 @@ class Physics:
             name: [model.sensor(f"{leg}_{name}").adr[0] for leg in robot.legs] for name in SENSORS
         }
 
-    def rebuild(self, who: int, level: int) -> None:
+    def rebuild(self, who: int, tile: int) -> None:
         """Give one robot its terrain and the values drawn for it."""
-        plain = self.plain[level]
-        if self.level[who] != level:
+        plain = self.plain[tile]
+        if self.tile[who] != tile:
             self.models[who] = copy.copy(plain)
-            self.level[who] = level
+            self.tile[who] = tile
         randomisation.apply(self.models[who], plain, self._data, self.drawn, who, self._control)
 
-    def place(self, who: int, height: float, attitude: Array64, q: Array64, speed: Array64) -> None:
-        """Put one robot at the origin, so high above its ground; attitude is roll, pitch, yaw."""
+    def place(
+        self,
+        who: int,
+        height: float,
+        attitude: Array64,
+        q: Array64,
+        speed: Array64,
+        at: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """Put one robot so high above the highest ground round it; attitude is roll, pitch, yaw."""
         self.state[who] = 0
-        self.position[who, 2] = self._spawn[self.level[who]] + height
+        ground = self.ground.highest(int(self.tile[who]), *at)
+        self.position[who] = *at, ground + height
         mujoco.mju_euler2Quat(self.quaternion[who], attitude, "xyz")
         self.q[who] = q
         self.velocity[who] = speed[:3]
@@ -88,6 +99,12 @@ class Physics:
         """A sensor of every leg: robots x legs x numbers. It lags the state by a physics step."""
         now, size = self._sensed[:, -1], SENSORS[name]
         return np.stack([now[:, at : at + size] for at in self._places[name]], 1)
+
+    def forward(self) -> Array64:
+        """Where each robot faces on the map: robots x 2."""
+        w, x, y, z = self.quaternion.T
+        yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+        return np.stack([np.cos(yaw), np.sin(yaw)], 1)
 
     def in_body(self, vectors: Array64) -> Array:
         """World vectors, a row for each robot, as its trunk sees them."""

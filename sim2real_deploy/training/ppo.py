@@ -59,7 +59,9 @@ class Actor(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         """The mean action."""
-        felt: Tensor = self.feel(observation).detach()
+        return self.act_on(observation, self.feel(observation).detach())
+
+    def act_on(self, observation: Tensor, felt: Tensor) -> Tensor:
         heeded = felt.clamp(-self._felt.reach, self._felt.reach)
         steered = observation + heeded @ self._felt.steering
         mean: Tensor = self.act(torch.cat([steered, felt], -1))
@@ -139,7 +141,7 @@ class Learner:
         self.ppo, self.network = ppo, network
         self.actor = Actor(observations, actions, network, felt)
         self.felt = felt
-        self.critic = mlp(privileged, network.hidden, 1)
+        self.critic = mlp(privileged, network.critic or network.hidden, 1)
         self.rate = min(ppo.critic_rate, ppo.actor_rate[1])
         self._by_rewards = [*self.actor.act.parameters(), self.actor.log_std]
         self._by_truth = [*self.critic.parameters(), *self.actor.feel.parameters()]
@@ -153,13 +155,16 @@ class Learner:
         value: Tensor = self.critic(privileged).squeeze(-1)
         return value
 
-    def learn(self, batch: Batch, last_value: Tensor, late: float = 0.0) -> dict[str, float]:
+    def learn(
+        self, batch: Batch, last_value: Tensor, late: float = 0.0, critic_alone: bool = False
+    ) -> dict[str, float]:
         """Several epochs over one batch. As it gets `late`, 0 to 1, updates and search shrink."""
         ppo, anneal = self.ppo, 1.0 - 0.9 * late
         advantage = advantages(batch, last_value, ppo.gamma, ppo.lam)
         returns = (advantage + batch.value).flatten()
         advantage = ((advantage - advantage.mean()) / (advantage.std() + 1e-8)).flatten()
         observation = batch.observation.flatten(0, 1)
+        felt, mirror_felt = self._felt_by(observation)
         privileged = batch.privileged.flatten(0, 1)
         action = batch.action.flatten(0, 1)
         mean = batch.mean.flatten(0, 1)
@@ -174,6 +179,8 @@ class Learner:
                 pick = order[start : start + size]
                 policy_loss, kl = self._policy_loss(
                     observation[pick],
+                    felt[pick],
+                    mirror_felt[pick],
                     action[pick],
                     old[pick],
                     advantage[pick],
@@ -192,7 +199,8 @@ class Learner:
                 self._adapt_rate(kl, anneal)
                 nn.utils.clip_grad_norm_(self._by_rewards, ppo.gradient_norm)
                 nn.utils.clip_grad_norm_(self._by_truth, ppo.gradient_norm)
-                self.actor_optimiser.step()
+                if not critic_alone:
+                    self.actor_optimiser.step()
                 self.critic_optimiser.step()
                 parts = (policy_loss, value_loss, feeling_loss)
                 losses += torch.tensor([*(part.item() for part in parts), kl])
@@ -210,9 +218,20 @@ class Learner:
             "std": float(self.actor.log_std.detach().exp().mean()),
         }
 
+    def _felt_by(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """What the actor felt when it acted, and would have felt in the mirror. It keeps to that
+        while it learns from the batch: else what it learns to feel would move its actions, too."""
+        with torch.no_grad():
+            felt = self.actor.feel(observation)
+            if self.mirror_observation is None:
+                return felt, felt
+            return felt, self.actor.feel(self.mirror_observation(observation))
+
     def _policy_loss(
         self,
         observation: Tensor,
+        felt: Tensor,
+        mirror_felt: Tensor,
         action: Tensor,
         old: Tensor,
         advantage: Tensor,
@@ -222,9 +241,10 @@ class Learner:
         count = len(observation)
         if self.mirror_observation is not None and self.mirror_action is not None:
             observation = torch.cat([observation, self.mirror_observation(observation)])
+            felt = torch.cat([felt, mirror_felt])
             action = torch.cat([action, self.mirror_action(action)])
             old, advantage = old.repeat(2), advantage.repeat(2)
-        mean = self.actor(observation)
+        mean = self.actor.act_on(observation, felt)
         log_std = self.actor.log_std
         ratio = (log_probability(action, mean, log_std) - old).exp()
         clipped = ratio.clamp(1 - self.ppo.clip, 1 + self.ppo.clip)

@@ -64,9 +64,14 @@ def _line(figures: Figures) -> str:
         f"{figures['steps_per_s']:.0f}/s  reward {figures['reward']:.2f}  "
         f"error {figures['error_v']:.3f} m/s {figures['error_w']:.3f} rad/s  "
         f"falls {figures['fell']:.0f}/{figures['episodes']:.0f}  "
-        f"randomisation {figures['width']:.0%}  terrain {figures['terrain']:.1f}  "
+        f"randomisation {figures['width']:.0%}  {_levels(figures)}  "
         f"{_left(figures)}"
     )
+
+
+def _levels(figures: Figures) -> str:
+    levels = ((name, value) for name, value in figures["terrain"].items() if name != "flat")
+    return " ".join(f"{name} {value:.1f}" for name, value in levels)
 
 
 def _table(figures: Figures, average: _Average) -> Table:
@@ -84,7 +89,7 @@ def _table(figures: Figures, average: _Average) -> Table:
         ("turning error", f"{average('error_w', figures['error_w']):.3f} rad/s"),
         ("episodes that fall", f"{fall_share:.0%}"),
         ("randomisation width", f"{figures['width']:.0%}"),
-        ("terrain level", f"{figures['terrain']:.1f}"),
+        *((f"level of {n}", f"{v:.1f}") for n, v in figures["terrain"].items() if n != "flat"),
         ("action spread", f"{figures['std']:.2f}"),
         ("learning rate", f"{figures['rate']:.1e}"),
     ]
@@ -105,7 +110,8 @@ def _tensorboard(folder: Path) -> Report | None:
 
     def report(figures: Figures) -> None:
         flat = {f"reward/{name}": value for name, value in figures["rewards"].items()}
-        flat |= {name: value for name, value in figures.items() if name != "rewards"}
+        flat |= {f"terrain/{name}": value for name, value in figures["terrain"].items()}
+        flat |= {n: value for n, value in figures.items() if n not in ("rewards", "terrain")}
         for name, value in flat.items():
             writer.add_scalar(name, value, figures["steps"])
 
@@ -133,8 +139,7 @@ def plot(folder: Path, picture: Path) -> None:
     panels: list[tuple[str, list[str]]] = [
         ("reward per second", ["reward"]),
         ("error (m/s, rad/s)", ["error_v", "error_w"]),
-        ("randomisation width (0-1), terrain level", ["width", "terrain"]),
-        ("action spread", ["std"]),
+        ("randomisation width (0-1), action spread", ["width", "std"]),
     ]
     figure, axes = plt.subplots(2, 3, figsize=(13, 6.5), layout="constrained")
     for axis, (title, names) in zip(axes.flat, panels, strict=False):
@@ -142,6 +147,12 @@ def plot(folder: Path, picture: Path) -> None:
             axis.plot(minutes, _smooth([row[name] for row in log]), label=name)
         axis.set_title(title)
         axis.legend(frameon=False)
+    for name in log[-1]["terrain"]:
+        if name != "flat":
+            levels = _smooth([row["terrain"][name] for row in log])
+            axes[1, 0].plot(minutes, levels, label=name)
+    axes[1, 0].set_title("mean level of terrain")
+    axes[1, 0].legend(frameon=False)
     falls, ended = (_smooth([row[name] for row in log]) for name in ("fell", "episodes"))
     share = [a / b if b > 0 else 0.0 for a, b in zip(falls, ended, strict=True)]
     axes[1, 1].plot(minutes, share)

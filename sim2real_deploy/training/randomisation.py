@@ -10,8 +10,7 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.training.config import Control, Randomisation, Width
-from sim2real_deploy.twin.floors import FLOOR_GEOM
+from sim2real_deploy.training.config import Control, Motors, Randomisation, Width
 from sim2real_deploy.twin.model import BASE
 
 Array = npt.NDArray[np.float64]
@@ -23,14 +22,14 @@ NOMINAL = {
     "payload": 0.0,
     "link_mass": 1.0,
     "centre_of_mass": 0.0,
-    "motor_strength": 0.95,
+    "motor_strength": 1.0,
     "kp": 1.0,
     "kd": 1.0,
     "joint_damping": 1.0,
-    "joint_friction": 0.2,
+    "joint_friction": 1.0,
     "armature": 1.0,
     "joint_offset": 0.0,
-    "delay": 0.01,
+    "delay": 0.0,
     "gravity_tilt": 0.0,
 }
 CONTACT_TIME = 0.02  # s, MuJoCo's own softness of contacts
@@ -61,7 +60,8 @@ class AdaptiveWidth:
 class Drawn:
     """The randomised values of every environment, one row each."""
 
-    def __init__(self, count: int, joints: int, bodies: int):
+    def __init__(self, count: int, joints: int, bodies: int, motors: Motors):
+        self.nominal = NOMINAL | {"motor_strength": motors.strength, "delay": motors.delay}
         wide = {
             "link_mass": bodies,
             "centre_of_mass": 3,
@@ -74,7 +74,8 @@ class Drawn:
             "gravity_tilt": 2,
         }
         self.values = {
-            name: np.full((count, wide.get(name, 1)), nominal) for name, nominal in NOMINAL.items()
+            name: np.full((count, wide.get(name, 1)), nominal)
+            for name, nominal in self.nominal.items()
         }
 
     def __getitem__(self, name: str) -> Array:
@@ -84,7 +85,7 @@ class Drawn:
         """Most draws fall near the nominal value: there the robot is, and there it must track."""
         for name, values in self.values.items():
             low, high = getattr(ranges, name)
-            middle = min(max(NOMINAL[name], low), high)
+            middle = min(max(self.nominal[name], low), high)
             least, most = middle + width * (low - middle), middle + width * (high - middle)
             if least < most:
                 values[who] = rng.triangular(least, middle, most, values.shape[1])
@@ -94,9 +95,9 @@ class Drawn:
 
 def apply(model: Any, plain: Any, data: Any, drawn: Drawn, who: int, control: Control) -> None:
     """Make `model` differ from the `plain` one by one environment's values."""
-    floor = model.geom(FLOOR_GEOM).id
     base = model.body(BASE).id
     dofs = slice(6, None)
+    floor = model.geom_bodyid == 0
     model.geom_friction[floor, 0] = drawn["friction"][who, 0]
     model.geom_solref[floor] = CONTACT_TIME, 1.0 - drawn["restitution"][who, 0]
     scale = drawn["link_mass"][who]
@@ -108,6 +109,7 @@ def apply(model: Any, plain: Any, data: Any, drawn: Drawn, who: int, control: Co
     model.body_ipos[base] = plain.body_ipos[base] + drawn["centre_of_mass"][who]
     model.dof_damping[dofs] = plain.dof_damping[dofs] * drawn["joint_damping"][who]
     model.dof_armature[dofs] = plain.dof_armature[dofs] * drawn["armature"][who]
+    model.dof_frictionloss[dofs] = plain.dof_frictionloss[dofs] * drawn["joint_friction"][who]
     strength = drawn["motor_strength"][who]
     model.actuator_gainprm[:, 0] = control.kp * drawn["kp"][who] * strength
     model.actuator_biasprm[:, 1] = -model.actuator_gainprm[:, 0]

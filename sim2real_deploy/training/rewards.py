@@ -24,6 +24,7 @@ class Snapshot:
     velocity: Array  # of the trunk, in its own frame
     turning: Array  # of the trunk, in its own frame
     up: Array  # the world's vertical in the trunk's frame
+    lean: Array  # of the trunk against the ground's slope: roll and pitch parts of `up`
     q: Array  # from the default pose
     sideways: Array  # by joint: 1 where it swings a leg sideways
     dq: Array
@@ -33,11 +34,14 @@ class Snapshot:
     last_action: Array
     action_before: Array
     contact: Flags  # by foot
-    foot_height: Array  # above the lowest foot
+    foot_height: Array  # above the ground under it
+    step_ahead: Array  # by foot: how far the ground rises in front of it
     foot_speed: Array  # along the ground
-    base_height: Array  # above the lowest foot's sole
-    knee_height: Array  # by leg, the same
+    base_height: Array  # above the ground under the feet
+    knee_height: Array  # by leg: above the ground under it
+    beyond_range: Array  # by joint: how far the target is outside the range that is allowed
     phase: Array  # by foot: where in its own period the clock stands, 0 to 1
+    uneven: Flags  # not on flat ground
     calm: Flags  # told to stand, upright and hardly moving: all feet are meant to stand
 
 
@@ -87,8 +91,10 @@ def track_wz(s: Snapshot, config: TrainingConfig) -> Array:
 
 @reward
 def gait(s: Snapshot, config: TrainingConfig) -> Array:
-    """Feet on the ground when the clock says so, and only then."""
-    return np.asarray((s.contact == stance_wanted(s, config)).mean(1), np.float32)
+    """Feet on the ground when the clock says so, and only then; on terrain it need not be so."""
+    match = (s.contact == stance_wanted(s, config)).mean(1)
+    counts = np.where(s.uneven, config.gait.on_terrain, 1.0)
+    return np.asarray(1.0 - counts * (1.0 - match), np.float32)
 
 
 @reward
@@ -98,9 +104,11 @@ def alive(s: Snapshot, config: TrainingConfig) -> Array:
 
 @reward
 def swing_height(s: Snapshot, config: TrainingConfig) -> Array:
-    """How far each swinging foot stays below an arch of the wanted height."""
+    """How far each swinging foot stays below an arch, over the step in front of it if there is
+    one."""
     share = np.clip((s.phase - config.gait.stance) / (1 - config.gait.stance), 0, 1)
-    wanted = config.gait.swing_height * np.sin(np.pi * share) * ~s.calm[:, None]
+    top = config.gait.swing_height + s.step_ahead
+    wanted = top * np.sin(np.pi * share) * ~s.calm[:, None]
     return _sum(np.square(np.minimum(s.foot_height - wanted, 0) * (wanted > 0)))
 
 
@@ -116,7 +124,8 @@ def roll_pitch_rate(s: Snapshot, config: TrainingConfig) -> Array:
 
 @reward
 def tilt(s: Snapshot, config: TrainingConfig) -> Array:
-    return _sum(np.square(s.up[:, :2]))
+    """Out of line with the ground."""
+    return _sum(np.square(s.lean))
 
 
 @reward
@@ -171,6 +180,12 @@ def pose(s: Snapshot, config: TrainingConfig) -> Array:
 def standing_still(s: Snapshot, config: TrainingConfig) -> Array:
     """At zero command and undisturbed: the default pose, without moving."""
     return _sum(np.abs(s.q) + 0.1 * np.abs(s.dq)) * s.calm
+
+
+@reward
+def target_range(s: Snapshot, config: TrainingConfig) -> Array:
+    """Targets that the robot's limits would cut."""
+    return _sum(s.beyond_range)
 
 
 @reward

@@ -27,9 +27,10 @@ from sim2real_deploy import __version__
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import TrainingConfig
-from sim2real_deploy.training.environment import MISSED, MISSED_SCALE, Environment
+from sim2real_deploy.training.environment import MISSED_SCALE, Environment
 from sim2real_deploy.training.ppo import Batch, Felt, Learner
 from sim2real_deploy.training.symmetry import Mirror, joint_mirror, observation_mirror
+from sim2real_deploy.training.warm_start import warm_start
 
 CHECKPOINT = "checkpoint.pt"
 LOG = "log.jsonl"
@@ -134,7 +135,7 @@ def make_learner(config: TrainingConfig, environment: Environment) -> Learner:
         len(environment.robot.joints),
         config.network,
         config.ppo,
-        Felt(MISSED, steering, reach),
+        Felt(environment.felt, steering, reach),
         _torch_mirror(observation_mirror(config.observation, joints)),
         _torch_mirror(joints),
     )
@@ -192,6 +193,8 @@ class Worker:
         self.moments = torch.zeros(2, self.batch.observation.shape[-1])  # of the observation
         if run.resume:
             self._load(run.folder / CHECKPOINT)
+        elif self.config.network.warm_start is not None:
+            warm_start(self.learner.actor, self.config)
 
     def loop(self, report: Report, stop: Callable[[], bool]) -> None:
         begun = saved = time.monotonic()
@@ -205,7 +208,9 @@ class Worker:
             started = time.monotonic()
             self.collector.collect()
             collected = time.monotonic()
-            figures: Figures = self.learner.learn(self.batch, self.collector.last_value, late)
+            figures: Figures = self.learner.learn(
+                self.batch, self.collector.last_value, late, self._critic_alone()
+            )
             now = time.monotonic()
             self.iteration += 1
             self.steps += workers * self.batch.reward.numel()
@@ -229,15 +234,21 @@ class Worker:
                     self._save(self.run.folder / CHECKPOINT)
                     saved = now
 
+    def _critic_alone(self) -> bool:
+        """A warm actor waits until the critic knows what it is worth."""
+        warm = self.config.network.warm_start is not None
+        return warm and self.iteration < self.config.ppo.critic_first
+
     def _agree(self, figures: Figures, done: float) -> float:
         """Average the ranks' figures, and let rank 0 say how much of the run is done."""
         environment = self.environment
-        names = [*environment.sums, *environment.reward_sums]
+        levels = environment.terrain.mean_levels()
+        names = [*environment.sums, *environment.reward_sums, *levels]
         sums = torch.tensor(
             [
                 *environment.sums.values(),
                 *environment.reward_sums.values(),
-                environment.terrain.mean_level / self.config.ppo.workers,
+                *(level / self.config.ppo.workers for level in levels.values()),
                 done if self.rank == 0 else 0.0,
             ],
             dtype=torch.float64,
@@ -247,7 +258,7 @@ class Worker:
         for sums_of_rank in (environment.sums, environment.reward_sums):
             for name in sums_of_rank:
                 sums_of_rank[name] = 0.0
-        environment.width.count(total["finished"], total["succeeded"])
+        environment.width.count(total["judged"], total["succeeded"])
         finished = max(total["finished"], 1.0)
         flat = self.batch.observation.flatten(0, 1)
         now = torch.stack([flat.mean(0), flat.square().mean(0)])
@@ -256,12 +267,13 @@ class Worker:
         figures |= {
             "episodes": total["finished"],
             "fell": total["fell"],
+            "judged": total["judged"],
             "succeeded": total["succeeded"],
             "episode_s": total["length"] / finished / self.config.control.rate_hz,
             "error_v": total["error_v"] / total["steps"],
             "error_w": total["error_w"] / total["steps"],
             "width": environment.width.value,
-            "terrain": float(sums[-2]),
+            "terrain": {name: total[name] for name in levels},
             "rewards": {name: total[name] / total["steps"] for name in environment.reward_sums},
             "reward": sum(total[name] for name in environment.reward_sums) / total["steps"],
         }

@@ -4,6 +4,7 @@ The floor alone decides the friction under the robot (its geoms have priority), 
 patch, a randomised friction or a slip is one number in one place.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -21,33 +22,45 @@ FLOOR_GEOM = "floor"  # every floor geom's name starts so
 _CONTACT = {"contype": 1, "conaffinity": 1, "condim": 3, "priority": 1, "material": FLOOR_GEOM}
 _STAIRS_START = 0.8  # m in front of the origin
 _STAIRS_WIDTH = 3.0
+_OBSTACLES = 24
+_SLABS = 16
+_GAP_DEPTH = 0.2
 _FLAT_START = 0.5  # m around the origin where a rough floor is still flat
 _ICY = 0.4  # friction below which a floor is drawn as ice
 _GRID = 0.05  # m between two points of a rough floor
 
 
-class Floor(Strict):
-    """One floor. The robot starts at the origin, facing +x; slope and stairs go up along +x."""
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Faces of an upright box, m."""
 
-    kind: Literal["flat", "rough", "slope", "stairs"] = "flat"
+    x: tuple[float, float]
+    y: tuple[float, float]
+    z: tuple[float, float]
+
+
+class Floor(Strict):
+    """One floor. The robot starts at the origin, facing +x; slope and stairs go up along +x,
+    and `stairs_down` goes down."""
+
+    kind: Literal["flat", "rough", "slope", "stairs", "stairs_down", "obstacles", "gaps"] = "flat"
     friction: float = Field(default=0.8, gt=0, le=2)
-    seed: int = 0  # of a rough floor
+    seed: int = 0  # of a rough floor, or of where obstacles and gaps are
     roughness: float = Field(default=0.06, gt=0, le=0.3)  # m, highest above lowest point
     slope: float = Field(default=0.2, gt=-0.8, lt=0.8)  # rad
-    rise: float = Field(default=0.08, gt=0, le=0.3)  # m, height of a stair
+    uphill: float = Field(default=0.0, ge=-3.15, le=3.15)  # rad, to the left of +x
+    rise: float = Field(default=0.08, gt=0, le=0.3)  # m, height of a stair or an obstacle
     run: float = Field(default=0.32, gt=0.05, le=1)  # m, depth of a stair
     steps: int = Field(default=5, ge=1, le=30)
+    gap: float = Field(default=0.1, gt=0, le=0.5)  # m, width of a gap
     size: float = Field(default=8.0, ge=2, le=50)  # m from the origin to the edge of a rough floor
 
     def height(self, x: Any, y: Any) -> Heights:
         """Height of the ground at x, y (numbers or arrays, metres)."""
         x, y = np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))
         if self.kind == "slope":
-            return np.asarray(x * np.tan(self.slope))
-        if self.kind == "stairs":
-            inside = np.minimum(x - _STAIRS_START, self._stairs_end - x)
-            level = np.clip(np.floor(inside / self.run) + 1, 0, self.steps)
-            return np.asarray(np.where(np.abs(y) <= _STAIRS_WIDTH / 2, level * self.rise, 0.0))
+            along = x * np.cos(self.uphill) + y * np.sin(self.uphill)
+            return np.asarray(along * np.tan(self.slope))
         if self.kind == "rough":
             last = len(self.grid) - 1
             column = np.clip((x + self.size) / (2 * self.size) * last, 0, last - 1e-9)
@@ -57,7 +70,11 @@ class Floor(Strict):
             near = self.grid[i, j] * (1 - v) + self.grid[i, j + 1] * v
             far = self.grid[i + 1, j] * (1 - v) + self.grid[i + 1, j + 1] * v
             return np.asarray(near * (1 - u) + far * u)
-        return np.zeros(x.shape)
+        height = np.full(x.shape, self._plane)
+        for box in self.boxes:
+            inside = (x >= box.x[0]) & (x <= box.x[1]) & (y >= box.y[0]) & (y <= box.y[1])
+            height[inside] = np.maximum(height[inside], box.z[1])
+        return height
 
     @cached_property
     def grid(self) -> Heights:
@@ -75,9 +92,59 @@ class Floor(Strict):
         level = heights[points // 2, points // 2]
         return np.asarray((heights - level) * fade)
 
+    @property
+    def attitude(self) -> Heights:
+        """Of a trunk that lies on it at the origin, as a quaternion: w, x, y, z."""
+        quaternion = np.array([1.0, 0, 0, 0])
+        if self.kind == "slope":
+            axis = np.array([np.sin(self.uphill), -np.cos(self.uphill), 0.0])
+            mujoco.mju_axisAngle2Quat(quaternion, axis, self.slope)
+        return quaternion
+
+    @property
+    def _plane(self) -> float:
+        """Height of the plane below everything."""
+        if self.kind == "stairs_down":
+            return -self.steps * self.rise
+        return -_GAP_DEPTH if self.kind == "gaps" else 0.0
+
     @cached_property
-    def _stairs_end(self) -> float:
-        return _STAIRS_START + (2 * self.steps + 3) * self.run
+    def boxes(self) -> list[Box]:
+        """All that stands on the plane, with sharp edges."""
+        rng = np.random.default_rng(self.seed)
+        sides = (-_STAIRS_WIDTH / 2, _STAIRS_WIDTH / 2)
+        if self.kind == "stairs":  # up, a landing, and down again
+            end = _STAIRS_START + (2 * self.steps + 3) * self.run
+            return [
+                Box(
+                    (_STAIRS_START + level * self.run, end - level * self.run),
+                    sides,
+                    (level * self.rise, (level + 1) * self.rise),
+                )
+                for level in range(self.steps)
+            ]
+        if self.kind == "stairs_down":
+            return [
+                Box(
+                    (-2.0, _STAIRS_START + level * self.run),
+                    sides,
+                    (self._plane, -level * self.rise),
+                )
+                for level in range(self.steps)
+            ]
+        if self.kind == "obstacles":
+            return [_obstacle(self.rise, rng) for _ in range(_OBSTACLES)]
+        return self._slabs(sides, rng) if self.kind == "gaps" else []
+
+    def _slabs(self, sides: tuple[float, float], rng: np.random.Generator) -> list[Box]:
+        """What lies between gaps: the robot starts on the first."""
+        boxes, near = [], -2.0
+        far = _STAIRS_START
+        for _ in range(_SLABS):
+            boxes.append(Box((near, far), sides, (self._plane, 0.0)))
+            near = far + self.gap
+            far = near + rng.uniform(0.4, 0.9)
+        return boxes
 
     def add_to(self, spec: Any) -> None:
         """Put the geometry into a MuJoCo model under construction."""
@@ -87,25 +154,23 @@ class Floor(Strict):
         if self.kind == "rough":
             self._add_rough(spec, contact)
             return
-        tilt = [np.cos(self.slope / 2), 0, -np.sin(self.slope / 2), 0]
         world.add_geom(
             name=FLOOR_GEOM,
             type=mujoco.mjtGeom.mjGEOM_PLANE,
             size=[0, 0, 0.5],
-            quat=tilt if self.kind == "slope" else [1, 0, 0, 0],
+            pos=[0, 0, self._plane],
+            quat=self.attitude,
             **contact,
         )
-        if self.kind == "stairs":
-            for level in range(self.steps):
-                start = _STAIRS_START + level * self.run
-                end = self._stairs_end - level * self.run
-                world.add_geom(
-                    name=f"{FLOOR_GEOM}_stair_{level}",
-                    type=mujoco.mjtGeom.mjGEOM_BOX,
-                    pos=[(start + end) / 2, 0, (level + 0.5) * self.rise],
-                    size=[(end - start) / 2, _STAIRS_WIDTH / 2, self.rise / 2],
-                    **contact,
-                )
+        for number, box in enumerate(self.boxes):
+            faces = np.array([box.x, box.y, box.z])
+            world.add_geom(
+                name=f"{FLOOR_GEOM}_box_{number}",
+                type=mujoco.mjtGeom.mjGEOM_BOX,
+                pos=faces.mean(1),
+                size=np.ptp(faces, 1) / 2,
+                **contact,
+            )
 
     def _add_rough(self, spec: Any, contact: dict[str, Any]) -> None:
         low, high = float(self.grid.min()), float(self.grid.max())
@@ -123,6 +188,14 @@ class Floor(Strict):
             pos=[0, 0, low],
             **contact,
         )
+
+
+def _obstacle(height: float, rng: np.random.Generator) -> Box:
+    """A block, plank or kerb in front of the robot; the highest is as high as is said."""
+    x, y = rng.uniform(0.7, 5.5), rng.uniform(-1.0, 1.0)
+    depth, width = rng.uniform(0.05, 0.4), rng.uniform(0.1, 0.8)
+    top = height * rng.uniform(0.4, 1.0)
+    return Box((x - depth / 2, x + depth / 2), (y - width / 2, y + width / 2), (-0.1, top))
 
 
 def _add_looks(spec: Any, icy: bool) -> None:
@@ -165,6 +238,9 @@ FLOORS = {
     "rough": Floor(kind="rough"),
     "slope": Floor(kind="slope"),
     "stairs": Floor(kind="stairs"),
+    "stairs_down": Floor(kind="stairs_down"),
+    "obstacles": Floor(kind="obstacles", rise=0.05),
+    "gaps": Floor(kind="gaps"),
     "slippery": Floor(friction=0.25),
 }
 

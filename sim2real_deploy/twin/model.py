@@ -20,8 +20,9 @@ ASSETS = Path(__file__).parent / "assets"
 BASE = "base"  # the trunk's body in every robot's MJCF
 IMU_SITE = "imu"
 
-# What meets: full, robot and floor and itself; floor, robot and floor; feet, feet and trunk alone.
-Collision = Literal["full", "floor", "feet"]
+# What meets: full, robot and floor and itself; floor, robot and floor; shanks, feet, shanks and
+# trunk alone; feet, feet and trunk.
+Collision = Literal["full", "floor", "shanks", "feet"]
 Actuators = Literal["motor", "position"]
 Floats64 = npt.NDArray[np.float64]
 
@@ -82,6 +83,8 @@ def _limit_collisions(spec: Any, robot: RobotSpec, collision: Collision) -> None
     if collision == "full":
         return
     kept = {*robot.foot_names, "trunk"}
+    if collision == "shanks":
+        kept |= {g.name for foot in robot.foot_names for g in spec.geom(foot).parent.geoms}
     for geom in spec.body(BASE).find_all(mujoco.mjtObj.mjOBJ_GEOM):
         if geom.contype:
             geom.contype = 0

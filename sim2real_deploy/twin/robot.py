@@ -312,8 +312,7 @@ class TwinRobot:
     def _lie_down(self) -> Vector:
         """How the robot is found: at rest on its belly or on its hoist, legs folded."""
         data, pose = self.data, self.robot.sit_pose
-        tilt = -self.floor.slope if self.floor.kind == "slope" else 0.0
-        data.qpos[3:7] = np.cos(tilt / 2), 0, np.sin(tilt / 2), 0
+        data.qpos[3:7] = self.floor.attitude
         data.qpos[2] = 0.15 + self.floor.height(0.0, 0.0)
         if self.hoist is not None:
             data.qpos[2] = self.hoist.hanging_height

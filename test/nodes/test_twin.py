@@ -52,7 +52,10 @@ def test_the_command_ends_cleanly_on_a_signal() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--floor", "lava"), "there are: flat, rough, slope, stairs, slippery"),
+        (
+            ("--floor", "lava"),
+            "there are: flat, rough, slope, stairs, stairs_down, obstacles, gaps, slippery",
+        ),
         (("--preset", "broken"), "there are: ideal, default"),
         (("--interface", "warp9"), "network interface 'warp9': there is none"),
         (("--fault", "{fault: {target: imu, word: shy}}"), "'shy' is nothing that can happen"),
