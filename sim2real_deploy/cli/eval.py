@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def eval_(
     policy: Annotated[str, typer.Argument(help="A name in policies/, or a bundle's folder.")],
     scenarios: Annotated[str, typer.Option(help="Names, with commas; else all.")] = "",
+    set_: Annotated[str, typer.Option("--set", help="A named set of them, e.g. field7.")] = "",
     folder: Annotated[Path | None, typer.Option(help="Of scenarios of your own.")] = None,
     stage: Annotated[str, typer.Option(help="Only what this stage needs, e.g. indoor.")] = "",
     trials: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 20,
@@ -44,7 +45,7 @@ def eval_(
     from sim2real_deploy import checks
     from sim2real_deploy.gate import verdict as gate
     from sim2real_deploy.gate.engines import FIRST, SECOND
-    from sim2real_deploy.gate.scenarios import load_scenarios, needed_for
+    from sim2real_deploy.gate.scenarios import load_scenarios, needed_for, scenario_set
     from sim2real_deploy.gate.store import store_rows
     from sim2real_deploy.gate.workers import Results
     from sim2real_deploy.policy.bundle import load_own_bundle
@@ -53,7 +54,8 @@ def eval_(
         raise Refusal("--store: a launch trusts the scenarios of this package alone, not --folder")
     bundle = load_own_bundle(policy)
     _check_papers(bundle)
-    chosen = load_scenarios([name for name in scenarios.split(",") if name], folder)
+    names = [name for name in scenarios.split(",") if name]
+    chosen = load_scenarios(names + (scenario_set(set_) if set_ else []), folder)
     chosen = needed_for(stage, chosen) if stage else chosen
     engines = (FIRST, SECOND) if compare else (engine,)
     path = results or Path("runs") / "gate" / f"{bundle.contract.name}.jsonl"

@@ -140,6 +140,21 @@ def load_scenarios(names: Sequence[str] = (), folder: Path | None = None) -> lis
     return [_load(files[name]) for name in (names or files)]
 
 
+class ScenarioSets(Strict):
+    """config/scenario_sets.yaml: names of scenarios by the name of their set."""
+
+    sets: dict[str, tuple[str, ...]]
+
+
+def scenario_set(name: str) -> list[str]:
+    """The names in a set."""
+    path = paths.config_file("scenario_sets.yaml")
+    sets = configfile.load(path, ScenarioSets).sets
+    if name not in sets:
+        raise Refusal(f"{path}: no set '{name}'; there are: {', '.join(sets)}")
+    return list(sets[name])
+
+
 def needed_for(stage: str, scenarios: Sequence[Scenario]) -> list[Scenario]:
     """Those that a robot's policy must pass at this stage: its own and those of all below."""
     below = stages_up_to(stage)

@@ -114,7 +114,7 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     assert run(1) == first
 
 
-@pytest.mark.parametrize("kind", ["flat", "slope", "stairs", "rough"])
+@pytest.mark.parametrize("kind", ["flat", "slope", "stairs", "rough", "gaps", "stairs_down"])
 def test_feet_stand_on_the_floor_that_there_is(kind: Any) -> None:
     floor = Floor(kind=kind, size=4.0, steps=2, run=0.6)
     robot = drake(floor)

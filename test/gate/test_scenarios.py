@@ -7,7 +7,12 @@ import yaml
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.record import scenario_content
-from sim2real_deploy.gate.scenarios import Scenario, load_scenarios, needed_for
+from sim2real_deploy.gate.scenarios import (
+    Scenario,
+    load_scenarios,
+    needed_for,
+    scenario_set,
+)
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.twin.config import load_imperfections
 
@@ -102,6 +107,16 @@ def test_words_change_no_digest_and_everything_else_does(tmp_path: Path) -> None
         scenario = plain(tmp_path, **changes)
         assert (scenario.digest() == base[0]) is same
         assert (scenario_content(tmp_path / "plain.yaml")[1] == base[1]) is same
+
+
+def test_a_set_names_scenarios_that_there_are() -> None:
+    seven = load_scenarios(scenario_set("field7"))
+    assert {scenario.name for scenario in seven} == {
+        *("flat", "turn", "rough", "slope", "stairs", "push_30", "push_50"),
+    }
+    assert len(load_scenarios(scenario_set("terrain"))) == 8
+    with pytest.raises(Refusal, match="no set 'field8'; there are: field7"):
+        scenario_set("field8")
 
 
 def test_a_stage_needs_its_own_scenarios_and_those_below() -> None:

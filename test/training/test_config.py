@@ -32,12 +32,13 @@ def test_every_shipped_config_loads(path: Path) -> None:
         (["randomisation", "noise", "base_lin_vel"], 0.1, "'base_lin_vel' is not an observation"),
         (["randomisation", "friction"], [1.2, 0.3], "friction: 1.2 is above 0.3"),
         (["commands", "standing"], 0.9, "sum to"),
-        (["terrain", "levels"], [{"kind": "lava", "height": 0.1}], "terrain.levels.0.kind"),
+        (["terrain", "kinds", 1, "kind"], "lava", "terrain.kinds.1.kind"),
+        (["terrain", "kinds", 0, "kind"], "rough", "the first must be flat"),
         (["control", "kp"], -25.0, "control.kp"),
         (["ppo", "gamma"], float("nan"), "ppo.gamma"),
     ],
 )
-def test_mistakes_are_refused_by_name(content: Any, keys: list[str], value: Any, says: str) -> None:
+def test_mistakes_are_refused_by_name(content: Any, keys: list[Any], value: Any, says: str) -> None:
     part = content
     for key in keys[:-1]:
         part = part[key]

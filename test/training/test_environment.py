@@ -9,19 +9,21 @@ from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import TrainingConfig, load_training
 from sim2real_deploy.training.curriculum import TerrainCurriculum
 from sim2real_deploy.training.environment import MISSED, MISSED_SCALE, Environment
-from sim2real_deploy.training.model import tile_heights, training_model
+from sim2real_deploy.training.model import training_model
 from sim2real_deploy.training.observation import Observer, Sight
-from sim2real_deploy.training.randomisation import NOMINAL, AdaptiveWidth, Drawn
+from sim2real_deploy.training.randomisation import AdaptiveWidth, Drawn
+from sim2real_deploy.training.terrain import make_tiles
 
 CONFIG = load_training("go2_walk")
+ROUGH = load_training("go2_rough")
 ROBOT = load_robot("go2")
 JOINTS = len(ROBOT.joints)
 
 
-def with_width(value: float) -> TrainingConfig:
-    ranges = CONFIG.randomisation
+def with_width(value: float, config: TrainingConfig = CONFIG) -> TrainingConfig:
+    ranges = config.randomisation
     width = ranges.width.model_copy(update={"start": value, "least": 0.0})
-    return CONFIG.model_copy(update={"randomisation": ranges.model_copy(update={"width": width})})
+    return config.model_copy(update={"randomisation": ranges.model_copy(update={"width": width})})
 
 
 def walk(seed: int, steps: int = 20) -> np.ndarray:
@@ -64,10 +66,10 @@ def test_values_are_drawn_round_the_nominal_from_the_share_of_each_range_in_forc
     width: float,
 ) -> None:
     rng, ranges = np.random.default_rng(0), CONFIG.randomisation
-    drawn = Drawn(200, JOINTS, 5)
+    drawn = Drawn(200, JOINTS, 5, CONFIG.motors)
     for who in range(200):
         drawn.draw(who, ranges, width, rng)
-    for name, nominal in NOMINAL.items():
+    for name, nominal in drawn.nominal.items():
         low, high = getattr(ranges, name)
         reach_low, reach_high = width * (low - nominal), width * (high - nominal)
         assert drawn[name].min() >= nominal + reach_low - 1e-12
@@ -83,6 +85,9 @@ def test_randomised_values_reach_the_physics() -> None:
     gains = {float(model.actuator_gainprm[0, 0]) for model in environment.physics.models}
     assert len(masses) == len(frictions) == len(gains) == 3
     plain = environment.physics.plain[0]
+    calf = plain.joint("FR_calf_joint")
+    assert calf.frictionloss[0] == CONFIG.motors.friction["calf_joint"]
+    assert calf.damping[0] == CONFIG.motors.damping["calf_joint"]
     assert plain.actuator_gainprm[0, 0] == CONFIG.control.kp  # the original is left alone
 
 
@@ -144,56 +149,90 @@ def test_width_grows_with_success_and_shrinks_with_falls() -> None:
     assert width.value == settings.least
 
 
-def test_terrain_gets_harder_after_success_and_easier_after_a_fall() -> None:
+def test_terrain_gets_harder_for_who_goes_the_way_and_easier_for_who_does_not() -> None:
     rng = np.random.default_rng(0)
-    terrain = CONFIG.terrain.model_copy(update={"share": 0.5})
-    curriculum = TerrainCurriculum(terrain, 4)
-    for who in range(4):
-        curriculum.finish(who, fell=False, tracked=True, rng=rng)
-    assert curriculum.level.tolist() == [1, 1, 0, 0]
-    curriculum.finish(0, fell=False, tracked=False, rng=rng)
-    curriculum.finish(1, fell=True, tracked=True, rng=rng)
-    assert curriculum.level.tolist() == [1, 0, 0, 0]
-    assert curriculum.mean_level == 0.5
-    for _ in range(50):
-        curriculum.finish(0, fell=False, tracked=True, rng=rng)
-        assert 0 <= curriculum.level[0] < len(terrain.levels)
+    curriculum = TerrainCurriculum(ROUGH.terrain, 100)
+    shares = [kind.share for kind in ROUGH.terrain.kinds]
+    counts = np.bincount(curriculum.kind)
+    assert counts == pytest.approx(100 * np.array(shares) / sum(shares), abs=1)
+    who = int(np.flatnonzero(curriculum.on("stairs"))[0])
+
+    def level(fell: bool, gone: float, told: float) -> int:
+        curriculum.finish(who, fell, gone, told, rng)
+        return int(curriculum.level[who])
+
+    assert [level(False, 5, 5), level(False, 5, 5)] == [1, 2]
+    assert level(False, 3, 5) == 2  # neither far nor stuck
+    assert level(False, 0.4, 0.5) == 2  # told to go nowhere: that says nothing
+    assert level(True, 5, 5) == 1
+    assert level(False, 1, 5) == 0
+    assert curriculum.mean_levels()["stairs"] == 0
+    last = len(next(kind for kind in ROUGH.terrain.kinds if kind.kind == "stairs").levels) - 1
+    assert {level(False, 5, 5) for _ in range(100)} == set(range(last + 1))
+    assert curriculum.mean_levels()["slope"] == 0
 
 
 def test_every_terrain_is_what_it_says_and_fits_the_same_batch() -> None:
     sizes = set()
-    for level in CONFIG.terrain.levels:
-        heights = tile_heights(level, CONFIG.terrain.size, seed=1)
+    heights_of = {kind.kind: kind.levels for kind in ROUGH.terrain.kinds}
+    for tile in make_tiles(ROUGH.terrain, seed=1):
+        heights, wanted = tile.heights(), heights_of[tile.kind][tile.level]
         steepest = np.abs(np.diff(heights, axis=1)).max()
-        if level.kind == "flat":
+        if tile.kind == "flat":
             assert not heights.any()
-        if level.kind == "slope":
-            assert steepest / 0.05 == pytest.approx(level.height, rel=1e-6)
-        if level.kind == "stairs":
-            assert steepest == pytest.approx(level.height)
-        if level.kind in ("rough", "mixed"):
-            assert np.ptp(heights) >= 0.5 * level.height
-        model = training_model(ROBOT, CONFIG, level)
-        sizes.add((model.nq, model.nv, model.ngeom, model.nsensordata, model.nbody))
+        elif tile.kind == "slope":
+            assert steepest / 0.025 == pytest.approx(wanted, rel=1e-6)
+        elif tile.kind in ("stairs", "stairs_down"):
+            assert steepest == pytest.approx(wanted)
+        elif tile.kind == "rough":
+            assert np.ptp(heights) >= 0.5 * wanted
+        elif tile.kind == "obstacles":
+            assert 0.6 * wanted <= heights.max() <= wanted
+        else:
+            row = heights[len(heights) // 2]
+            gaps = np.diff(np.flatnonzero(np.diff(row)))[::2] * 0.025
+            assert np.median(gaps) == pytest.approx(wanted, abs=0.03)
+        model = training_model(ROBOT, ROUGH, tile)
+        sizes.add((model.nq, model.nv, model.ngeom, model.nsensordata, model.nbody, model.nbvh))
     assert len(sizes) == 1
 
 
 def test_a_robot_lands_on_its_feet_on_each_terrain() -> None:
-    levels = len(CONFIG.terrain.levels)
-    terrain = CONFIG.terrain.model_copy(update={"share": 1.0})
-    environment = Environment(
-        with_width(0.0).model_copy(update={"terrain": terrain}), ROBOT, levels, seed=2
-    )
-    environment.terrain.level[:] = np.arange(levels)
-    for who in range(levels):
+    count = 40
+    environment = Environment(with_width(0.0, ROUGH), ROBOT, count, seed=2)
+    rng = np.random.default_rng(0)
+    for who in range(count):
+        levels = len(ROUGH.terrain.kinds[environment.terrain.kind[who]].levels)
+        environment.terrain.level[who] = rng.integers(levels)
         environment._reset(who)
     environment.physics.q[:] = ROBOT.stand_pose
     environment.physics.velocity[:] = environment.physics.turning[:] = 0
     environment._next_push[:] = 10_000
     for _ in range(10):
-        outcome = environment.step(np.zeros((levels, JOINTS), np.float32))
+        outcome = environment.step(np.zeros((count, JOINTS), np.float32))
         assert not outcome.fell.any()
     assert environment._contact.sum(1).min() >= 2
+    assert np.abs(environment._foot_height[environment._contact]).max() < 0.05
+
+
+def test_the_ground_is_felt_where_it_is() -> None:
+    environment = Environment(with_width(0.0, ROUGH), ROBOT, 40, seed=2)
+    who = int(np.flatnonzero(environment.terrain.on("stairs"))[0])
+    environment.terrain.level[who] = 7
+    environment._reset(who)
+    rise = environment.config.terrain.kinds[3].levels[7]
+    first = environment.physics.models[who].geom("floor_6")
+    edge = first.pos[0] - first.size[0]  # the first stair on the way along +x
+    physics = environment.physics
+    still = {"q": environment.default, "speed": np.zeros(6)}
+    physics.place(who, ROBOT.base_height, np.zeros(3), **still, at=(edge - 0.25, 0.0))
+    environment._way[who] = 1.0, 0.0
+    environment.command[who] = 0.5, 0.0, 0.0
+    environment.step(np.zeros((40, JOINTS), np.float32))
+    front = [leg.startswith("F") for leg in ROBOT.legs]
+    assert environment._step_ahead[who] == pytest.approx(np.where(front, rise, 0), abs=1e-6)
+    assert environment._slope[who, 0] > 0.05
+    assert environment._slope[who, 1] == pytest.approx(0, abs=1e-6)
 
 
 def test_a_robot_on_its_side_has_fallen_and_starts_again() -> None:
@@ -222,7 +261,8 @@ def test_a_robot_that_is_too_fast_sees_a_lower_command() -> None:
     environment = Environment(CONFIG, ROBOT, 2, seed=0)
     gain = 1.5
     seen, _ = environment.observe()
-    too_fast = np.array([0.1, -0.05, 0.3], np.float32) * MISSED_SCALE
+    too_fast = np.zeros(environment.felt.stop, np.float32)
+    too_fast[MISSED] = np.array([0.1, -0.05, 0.3], np.float32) * MISSED_SCALE
     environment.command[:] = environment.command - gain * np.array([0.1, -0.05, 0.3])
     wanted, _ = environment.observe()
     columns, _ = environment.observer.newest("velocity_command")

@@ -26,6 +26,7 @@ def good(count: int = 1, calm: bool = True) -> Snapshot:
         velocity=zeros(3),
         turning=zeros(3),
         up=up,
+        lean=zeros(2),
         q=zeros(joints),
         sideways=np.array([name.endswith("hip_joint") for name in ROBOT.joint_names], np.float32),
         dq=zeros(joints),
@@ -36,9 +37,12 @@ def good(count: int = 1, calm: bool = True) -> Snapshot:
         action_before=zeros(joints),
         contact=np.ones((count, legs), bool),
         foot_height=zeros(legs),
+        step_ahead=zeros(legs),
         foot_speed=zeros(legs),
         base_height=np.full(count, CONFIG.shape.base_height, np.float32),
         knee_height=np.full((count, legs), 0.15, np.float32),
+        beyond_range=zeros(joints),
+        uneven=np.zeros(count, bool),
         phase=zeros(legs) + np.float32(0.9),
         calm=np.full(count, calm),
     )
@@ -81,6 +85,24 @@ def test_gait_wants_feet_by_the_clock_when_walking_and_all_of_them_when_calm() -
     assert REWARDS["gait"](snapshot, CONFIG) == pytest.approx([0.5, 1.0])
 
 
+def test_on_terrain_the_clock_counts_less() -> None:
+    config = CONFIG.model_copy(update={"gait": CONFIG.gait.model_copy(update={"on_terrain": 0.4})})
+    snapshot = good(2, calm=False)
+    snapshot.contact[:] = False
+    snapshot.phase[:] = 0.1
+    snapshot.uneven[1] = True
+    assert REWARDS["gait"](snapshot, config) == pytest.approx([0.0, 0.6])
+
+
+def test_a_foot_must_rise_over_the_step_in_front_of_it() -> None:
+    snapshot = good(2, calm=False)
+    snapshot.phase[:] = 0.1
+    snapshot.phase[:, 0] = (1 + CONFIG.gait.stance) / 2
+    snapshot.foot_height[:, 0] = CONFIG.gait.swing_height
+    snapshot.step_ahead[1, 0] = 0.15
+    assert REWARDS["swing_height"](snapshot, CONFIG) == pytest.approx([0, 0.15**2], abs=1e-6)
+
+
 def test_a_swinging_foot_must_rise_and_a_standing_one_need_not() -> None:
     snapshot = good(3, calm=False)
     middle_of_swing = (1 + CONFIG.gait.stance) / 2
@@ -97,10 +119,11 @@ def test_a_swinging_foot_must_rise_and_a_standing_one_need_not() -> None:
     [
         ("vertical_speed", "velocity"),
         ("roll_pitch_rate", "turning"),
-        ("tilt", "up"),
+        ("tilt", "lean"),
         ("torque", "torque"),
         ("joint_acceleration", "ddq"),
         ("action_rate", "action"),
+        ("target_range", "beyond_range"),
         ("action_jerk", "action"),
         ("foot_slip", "foot_speed"),
         ("hip_pose", "q"),

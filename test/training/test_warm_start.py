@@ -1,0 +1,47 @@
+"""A warm start: the new actor does what the old policy did, though it is wider and sees more."""
+
+import numpy as np
+import pytest
+import torch
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.bundle import load_own_bundle
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.training.config import load_training
+from sim2real_deploy.training.environment import MISSED_SCALE, Environment
+from sim2real_deploy.training.ppo import Felt
+from sim2real_deploy.training.trainer import make_learner
+from sim2real_deploy.training.warm_start import warm_start
+
+CONFIG = load_training("go2_rough")
+
+
+def test_it_acts_as_the_policy_it_was_made_from() -> None:
+    bundle = load_own_bundle("go2_walk")
+    gain = load_training("go2_walk").network.exported_gain
+    environment = Environment(CONFIG, load_robot("go2"), 1, seed=0)
+    actor = make_learner(CONFIG, environment).actor
+    warm_start(actor, CONFIG)
+    steering = torch.from_numpy(environment.steering(gain))
+    actor._felt = Felt(environment.felt, steering, MISSED_SCALE * CONFIG.network.steering_reach)
+    old_terms, new_terms = bundle.contract.observations[0].terms, CONFIG.observation
+    rng = np.random.default_rng(0)
+    for golden in bundle.contract.golden:
+        old = np.array(golden.inputs["observation"], np.float32)
+        new, at = [], 0
+        for before, now in zip(old_terms, new_terms, strict=True):
+            size = environment.observer.newest(now.name)[0].size
+            frames = old[at : at + size * before.history]
+            at += frames.size
+            older = rng.normal(size=size * (now.history - before.history))
+            new += [older, frames]
+        seen = torch.from_numpy(np.concatenate(new).astype(np.float32))
+        assert actor(seen[None])[0].detach().numpy() == pytest.approx(golden.action, abs=1e-4)
+
+
+def test_a_policy_of_other_layers_is_refused() -> None:
+    network = CONFIG.network.model_copy(update={"hidden": (16, 8)})
+    small = CONFIG.model_copy(update={"network": network})
+    actor = make_learner(small, Environment(small, load_robot("go2"), 1, seed=0)).actor
+    with pytest.raises(Refusal, match="smaller than the policy's"):
+        warm_start(actor, small)
