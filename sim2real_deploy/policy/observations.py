@@ -1,102 +1,21 @@
-"""Observation terms: small named functions of what the robot sees. Adding a term is adding one.
+"""The network's inputs: observation terms scaled, clipped and given their history.
 
-A term's parameters are its keyword-only arguments; a policy.yaml that names others is refused.
-Terms are plain numbers: between two steps of a policy numpy's code leaves the caches, the
-interpreter's does not. They are written where the network reads them.
+Each input is one flat buffer, written where the network reads it.
 """
 
 import inspect
 import math
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Group, Term
+from sim2real_deploy.policy.terms import TERMS, Scalar, Seen
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.robots.vectors import Numbers, clip
-
-
-@dataclass(slots=True)
-class Seen:
-    """What a term may look at: one moment, joints in the policy's own order."""
-
-    gyroscope: Numbers  # rad/s, body frame
-    gravity: Numbers  # unit vector of gravity, body frame
-    command: Numbers  # vx, vy, wz
-    q: Numbers
-    default_q: Numbers
-    dq: Numbers
-    action: Numbers  # the last one; zeros at the start
-    time_s: float  # since the policy took over: 0 at its first step
-
-    @classmethod
-    def nothing(cls, default_q: Numbers) -> "Seen":
-        still, upright, rest = (0.0,) * 3, (0.0, 0.0, -1.0), (0.0,) * len(default_q)
-        return cls(still, upright, still, default_q, default_q, rest, rest, 0.0)
-
-
-TermFunction = Callable[..., Numbers]
-TERMS: dict[str, TermFunction] = {}
-
-
-def term(function: TermFunction) -> TermFunction:
-    TERMS[function.__name__] = function
-    return function
-
-
-@term
-def base_ang_vel(seen: Seen) -> Numbers:
-    return seen.gyroscope
-
-
-@term
-def projected_gravity(seen: Seen) -> Numbers:
-    return seen.gravity
-
-
-@term
-def velocity_command(seen: Seen) -> Numbers:
-    return seen.command
-
-
-@term
-def joint_pos(seen: Seen) -> Numbers:
-    return seen.q
-
-
-@term
-def joint_pos_rel(seen: Seen) -> Numbers:
-    return [q - at_rest for q, at_rest in zip(seen.q, seen.default_q, strict=True)]
-
-
-@term
-def joint_vel(seen: Seen) -> Numbers:
-    return seen.dq
-
-
-@term
-def last_action(seen: Seen) -> Numbers:
-    return seen.action
-
-
-@term
-def gait_phase(
-    seen: Seen,
-    *,
-    period: float,
-    offsets: tuple[float, ...] = (0.0,),
-    zero_below: float = 0.0,
-) -> Numbers:
-    """The sines, then the cosines, of a clock of `period` seconds that starts at each offset
-    (in turns); all zero while the command's length is below `zero_below`."""
-    if zero_below > 0.0 and math.hypot(*seen.command) < zero_below:
-        return (0.0,) * (2 * len(offsets))
-    angles = [2.0 * math.pi * ((seen.time_s / period + offset) % 1.0) for offset in offsets]
-    return [*map(math.sin, angles), *map(math.cos, angles)]
 
 
 class TermRow:
@@ -228,13 +147,13 @@ class Observation:
         self._fresh = False
 
 
-def _bind(term: Term, where: str) -> TermFunction:
-    function = TERMS.get(term.name)
-    if function is None:
+def _bind(term: Term, where: str) -> Scalar:
+    if term.name not in TERMS:
         raise Refusal(
             f"{where}.name: there is no observation term '{term.name}'; "
             f"there are: {', '.join(sorted(TERMS))}"
         )
+    function = TERMS[term.name].scalar
     parameters = {
         name: parameter
         for name, parameter in inspect.signature(function).parameters.items()

@@ -12,8 +12,9 @@ import numpy as np
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Contract
-from sim2real_deploy.policy.observations import Observation, Seen
+from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.session import Session
+from sim2real_deploy.policy.terms import Seen
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.geometry import gravity_in_body
 from sim2real_deploy.robots.state import Floats

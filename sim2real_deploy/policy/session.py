@@ -1,7 +1,4 @@
-"""An ONNX network on one thread, its inputs and outputs bound to buffers that never move.
-
-More threads make the slow calls slower (default: maximum 16 ms), so there is one.
-"""
+"""An ONNX network with its inputs and outputs bound to buffers that never move."""
 
 import math
 from collections.abc import Mapping
@@ -11,6 +8,7 @@ import onnxruntime
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Contract
+from sim2real_deploy.policy.onnx_file import open_network
 from sim2real_deploy.robots.state import Floats
 
 WARM_UP_RUNS = 20
@@ -20,7 +18,7 @@ class Session:
     """Reads `inputs` where the caller writes them; `run` fills `action`. Keeps network states."""
 
     def __init__(self, model: bytes, contract: Contract, inputs: Mapping[str, Floats], where: str):
-        self._session = _open(model, where)
+        self._session = open_network(model, where)
         self.metadata: Mapping[str, str] = self._session.get_modelmeta().custom_metadata_map
         self._binding = self._session.io_binding()
         self.inputs = inputs
@@ -79,21 +77,6 @@ class Session:
     def _bind_output(self, node: onnxruntime.NodeArg, values: Floats, where: str) -> None:
         shape = _checked_shape(node, values, where)
         self._binding.bind_output(node.name, "cpu", 0, np.float32, shape, values.ctypes.data)
-
-
-def _open(model: bytes, where: str) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
-    options.log_severity_level = 4
-    try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises a dozen unrelated kinds
-        raise Refusal(
-            f"{where}: not a network that can be run by itself (weights must lie inside the file): "
-            f"{error}"
-        ) from None
 
 
 def _shape(node: onnxruntime.NodeArg) -> tuple[int, ...]:

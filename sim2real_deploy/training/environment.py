@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sim2real_deploy.policy.terms import Sight
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.geometry import heading
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.curriculum import TerrainCurriculum
 from sim2real_deploy.training.ground import SCAN
-from sim2real_deploy.training.observation import Observer, Sight
+from sim2real_deploy.training.observation import Observer
 from sim2real_deploy.training.physics import Array64, Physics
 from sim2real_deploy.training.randomisation import AdaptiveWidth
 from sim2real_deploy.training.rewards import REWARDS, Array, Flags, Snapshot

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from sim2real_deploy import configfile
 from sim2real_deploy.policy.contract import Contract
+from sim2real_deploy.policy.onnx_file import open_network
 from sim2real_deploy.policy.record import embed
 from sim2real_deploy.policy.save import save_bundle
 from sim2real_deploy.robots import RobotSpec, load_robot
@@ -145,9 +145,7 @@ def _claims(config: TrainingConfig, robot: RobotSpec, content: dict[str, Any]) -
 
 def _golden(environment: Environment, model: bytes) -> list[dict[str, Any]]:
     """What robots in mid-walk saw, and what the exported network answered."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # so small that a second thread only waits
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = open_network(model, "the exported network")
 
     def act(observation: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         rows = [session.run([OUTPUT], {INPUT: row[None]})[0] for row in observation]

@@ -1,45 +1,13 @@
 """The deployed policy's observation, computed for a whole batch, with noise and memory."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.terms import TERMS, Batch, Sight
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.rewards import Array, Flags
-
-
-@dataclass(slots=True)
-class Sight:
-    """What the terms are made of; first axis: environments."""
-
-    turning: Array
-    gravity: Array
-    command: Array
-    q: Array  # from the default pose
-    dq: Array
-    action: Array
-    phase: Array  # of the gait clock, 0 to 1
-
-
-def _clock(sight: Sight) -> Array:
-    angle = 2 * np.pi * sight.phase
-    return np.stack([np.sin(angle), np.cos(angle)], 1)
-
-
-# The same names and meanings as in policy/observations.py; a test holds the two together.
-TERMS: dict[str, Callable[[Sight], Array]] = {
-    "base_ang_vel": lambda sight: sight.turning,
-    "projected_gravity": lambda sight: sight.gravity,
-    "velocity_command": lambda sight: sight.command,
-    "joint_pos_rel": lambda sight: sight.q,
-    "joint_vel": lambda sight: sight.dq,
-    "last_action": lambda sight: sight.action,
-    "gait_phase": _clock,
-}
 
 
 class Observer:
@@ -48,21 +16,22 @@ class Observer:
     def __init__(self, config: TrainingConfig, robot: RobotSpec, count: int):
         joints = len(robot.joints)
         self._names = [term.name for term in config.observation]
-        self._terms: list[Callable[[Sight], Array]] = []
+        self._terms: list[Batch] = []
         scales: list[Array] = []
         noise: list[Array] = []
         vector, row = np.zeros((1, 3), np.float32), np.zeros((1, joints), np.float32)
         nothing = Sight(vector, vector, vector, row, row, row, np.zeros(1, np.float32))
         self._windows: list[Array] = []  # environments x history x values, newest last
         for term in config.observation:
-            if term.name not in TERMS or term.clip is not None:
+            batch = TERMS[term.name].batch if term.name in TERMS else None
+            if batch is None or term.clip is not None:
+                known = ", ".join(name for name, forms in TERMS.items() if forms.batch)
                 raise Refusal(
-                    f"observation '{term.name}': training knows {', '.join(TERMS)}, "
-                    "each without clip"
+                    f"observation '{term.name}': training knows {known}, each without clip"
                 )
-            size = TERMS[term.name](nothing).shape[1]
+            size = batch(nothing).shape[1]
             scale = np.broadcast_to(np.asarray(term.scale, np.float32), size)
-            self._terms.append(TERMS[term.name])
+            self._terms.append(batch)
             self._windows.append(np.zeros((count, term.history, size), np.float32))
             scales.append(scale)
             noise.append(config.randomisation.noise.get(term.name, 0.0) * scale)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Term
+from sim2real_deploy.policy.terms import BY_JOINT, TERMS
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.training.config import Symmetry
 
@@ -20,17 +21,6 @@ class Mirror:
 
     def __call__(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         return values[..., self.source] * self.signs
-
-
-# Vectors turn over at the plane y = 0; turning rates are axial and so change the other way round.
-# A trot seen in the mirror is the same trot half a period later: both clock terms change sign.
-SIGNS: dict[str, tuple[float, ...]] = {
-    "base_ang_vel": (-1, 1, -1),
-    "projected_gravity": (1, -1, 1),
-    "velocity_command": (1, -1, -1),
-    "gait_phase": (-1, -1),
-}
-JOINT_TERMS = ("joint_pos_rel", "joint_vel", "last_action")
 
 
 def leg_mirror(robot: RobotSpec, symmetry: Symmetry) -> dict[str, str]:
@@ -58,13 +48,14 @@ def observation_mirror(terms: tuple[Term, ...], joints: Mirror) -> Mirror:
     signs: list[npt.NDArray[np.float32]] = []
     start = 0
     for term in terms:
-        if term.name in JOINT_TERMS:
-            part, sign = joints.source, joints.signs
-        elif term.name in SIGNS:
-            sign = np.array(SIGNS[term.name], np.float32)
-            part = np.arange(len(sign))
-        else:
+        mirror = TERMS[term.name].mirror if term.name in TERMS else None
+        if mirror is None:
             raise Refusal(f"observation '{term.name}': its mirror image is not known to training")
+        if mirror == BY_JOINT:
+            part, sign = joints.source, joints.signs
+        else:
+            sign = np.array(mirror, np.float32)
+            part = np.arange(len(sign))
         for _ in range(term.history):
             sources.append(part + start)
             signs.append(sign)

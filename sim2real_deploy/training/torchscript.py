@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import torch
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.onnx_file import open_network
 
 OPSET = 17
 STEPS = 20  # compared, in one run, so that a lost state shows
@@ -132,7 +132,7 @@ def _return_states(graph: Any, count: int, path: Path) -> None:
 
 
 def _compare(module: Any, states: list[str], model: bytes, size: int, path: Path) -> None:
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    session = open_network(model, path)
     feeds = {node.name: np.zeros(node.shape, np.float32) for node in session.get_inputs()}
     random = np.random.default_rng(0)
     for name, buffer in module.named_buffers():

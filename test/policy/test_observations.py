@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Group, Term
-from sim2real_deploy.policy.observations import TERMS, Observation, Seen
+from sim2real_deploy.policy.observations import Observation
+from sim2real_deploy.policy.terms import TERMS, Seen
 from sim2real_deploy.robots.geometry import gravity_in_body
 
 DEFAULT = (0.1, 0.8, -1.5)

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from sim2real_deploy.policy.contract import Group
-from sim2real_deploy.policy.observations import Observation, Seen
+from sim2real_deploy.policy.observations import Observation
+from sim2real_deploy.policy.terms import Seen, Sight
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import TrainingConfig, load_training
 from sim2real_deploy.training.curriculum import TerrainCurriculum
 from sim2real_deploy.training.environment import MISSED, MISSED_SCALE, Environment
 from sim2real_deploy.training.model import training_model
-from sim2real_deploy.training.observation import Observer, Sight
+from sim2real_deploy.training.observation import Observer
 from sim2real_deploy.training.randomisation import AdaptiveWidth, Drawn
 from sim2real_deploy.training.terrain import make_tiles
 

@@ -4,12 +4,10 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import onnxruntime
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import MAX_MODEL_BYTES
+from sim2real_deploy.policy.onnx_file import open_network
 
 TORCH_SUFFIXES = (".pt", ".pth", ".jit")
 
@@ -34,7 +32,7 @@ def load(path: Path, observation_size: int, convert: Converter) -> Network:
         model = _with_weights(path)
     else:
         raise Refusal(f"{path}: neither ONNX (.onnx) nor TorchScript ({', '.join(TORCH_SUFFIXES)})")
-    session = _open(model, path)
+    session = open_network(model, path)
     return Network(
         model,
         tuple(node.name for node in session.get_inputs()),
@@ -45,17 +43,7 @@ def load(path: Path, observation_size: int, convert: Converter) -> Network:
 @functools.cache
 def metadata(path: Path) -> Mapping[str, str]:
     """The strings an exporter left in an ONNX file."""
-    return dict(_open(path, path).get_modelmeta().custom_metadata_map)
-
-
-def _open(model: bytes | Path, path: Path) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises a dozen unrelated kinds
-        raise Refusal(f"{path}: not an ONNX network that can be run: {error}") from None
+    return dict(open_network(path, path).get_modelmeta().custom_metadata_map)
 
 
 def _with_weights(path: Path) -> bytes:
