@@ -14,9 +14,9 @@ from torch import nn
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_own_bundle
 from sim2real_deploy.policy.contract import Term
+from sim2real_deploy.policy.terms import BY_JOINT, TERMS
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.ppo import Actor
-from sim2real_deploy.training.symmetry import JOINT_TERMS, SIGNS
 
 Weights = dict[str, npt.NDArray[np.float32]]
 Columns = npt.NDArray[np.int64]
@@ -47,7 +47,8 @@ def warm_start(actor: Actor, config: TrainingConfig) -> None:
 
 
 def _width(term: Term, joints: int) -> int:
-    return joints if term.name in JOINT_TERMS else len(SIGNS[term.name])
+    mirror = TERMS[term.name].mirror
+    return joints if mirror is None or mirror == BY_JOINT else len(mirror)
 
 
 def _size(terms: tuple[Term, ...], joints: int) -> int:
