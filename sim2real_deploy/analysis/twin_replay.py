@@ -19,6 +19,7 @@ from sim2real_deploy.twin.robot import TwinRobot, Vector
 
 ODOMETRY = "odom"
 HORIZONS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+LEAD_IN = 25  # wire periods: longer than any command is under way
 JOINTS_APART = 0.1  # rad, rms over the joints
 TILT_APART = 5.0  # degrees
 
@@ -67,6 +68,7 @@ class _Recording:
             raise Refusal(f"{recorded.bag.path}: has no states from {start_s:g} s on")
         self.log_ns = states.log_ns[chosen]
         self.q, self.dq = states["q"][chosen], states["dq"][chosen]
+        self.torque = states["torque"][chosen]
         self.quaternion, self.rate = states["quaternion"][chosen], states["gyroscope"][chosen]
         self.gravity = gravity_in_body_rows(self.quaternion)
         self.velocity = _velocities(loaded.get(ODOMETRY), self.log_ns)
@@ -88,7 +90,9 @@ class _Recording:
         here = slice(index, index + 1)
         linear = to_world_rows(self.quaternion[here], self.velocity[here])[0]
         velocity = np.array([*linear, *self.rate[index]])
-        twin.place(base, velocity, self.q[index], self.dq[index])
+        q = self.q[index] - twin.encoders.offset
+        torque = self.torque[index] / twin.encoders.torque_gain
+        twin.place(base, velocity, q, self.dq[index], torque)
 
 
 def replay_in_twin(
@@ -100,7 +104,7 @@ def replay_in_twin(
     window_s: float = 1.0,
 ) -> TwinReplay:
     recording = _Recording(recorded, start_s, seconds)
-    twin = TwinRobot(recorded.robot, imperfections=imperfections)
+    twin = TwinRobot(recorded.robot, imperfections=imperfections.without_chance())
     rate = recorded.robot.wire.rate_hz
     count = len(recording.log_ns)
     steps = min(round(window_s * rate), count - 1)
@@ -118,17 +122,20 @@ def replay_in_twin(
 def _run(
     twin: TwinRobot, recording: _Recording, start: int, steps: int
 ) -> tuple[npt.NDArray[np.float64], Vector, Vector]:
-    """How far joints, tilt and velocity are apart after each wire period."""
+    """How far joints, tilt and velocity are apart after each wire period.
+
+    A lead-in with the state held to the recording brings the commands of before on their way.
+    """
     twin.reset(0)
-    before = next((c for c in recording.commands[start::-1] if c), ())
-    if before:
-        twin.boards.receive(before[-1], twin.now_ns())
+    for index in range(max(start - LEAD_IN, 0), start):
+        recording.place(twin, index)
+        twin.exchange(recording.commands[index])
     recording.place(twin, start)
     q = np.empty((steps, twin.robot.joint_count))
     quaternions, velocity = np.empty((steps, 4)), np.empty((steps, 3))
     for step in range(steps):
         twin.exchange(recording.commands[start + step])
-        q[step] = twin.data.qpos[7:]
+        q[step] = twin.data.qpos[7:] + twin.encoders.offset
         quaternions[step] = twin.data.qpos[3:7]
         velocity[step] = twin.data.qvel[:3]
     following = slice(start + 1, start + 1 + steps)

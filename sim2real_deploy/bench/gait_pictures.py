@@ -8,7 +8,7 @@ import numpy.typing as npt
 from sim2real_deploy.gate.drive import SEEN_EVERY, Drive
 from sim2real_deploy.gate.rollouts import SETTLE_S
 from sim2real_deploy.policy.bundle import Bundle
-from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.twin.views import camera_on, draw, renderer
 
@@ -20,7 +20,7 @@ CONTACT_N = 1.0
 
 def gait_pictures(bundle: Bundle, strip: Path, feet: Path) -> None:
     """Walk in the imperfect twin; draw half a second of it, and two seconds of footfalls."""
-    twin = TwinRobot(bundle.spec, imperfections=load_imperfections())
+    twin = TwinRobot(bundle.spec, imperfections=load_imperfections(robot=bundle.spec.name))
     drive = Drive(bundle, twin)
     drive.stand_and_walk()
     rate = bundle.spec.wire.rate_hz

@@ -16,7 +16,7 @@ from sim2real_deploy.checks import Check
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, load_robot
 from sim2real_deploy.runtime.realtime import calm_interpreter
-from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.encoders import CommandEncoder

@@ -15,7 +15,7 @@ from sim2real_deploy.checks import Check
 from sim2real_deploy.gate.rollouts import Result, Trial, roll_out
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
-from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.floors import Floor
 
 LINEAR_ERROR = 0.1  # m/s
@@ -91,7 +91,7 @@ def evaluate(
 
 def _run(folder: Path, robot: str, trial: Trial, seed: int) -> Result:
     bundle = load_bundle(folder, load_robot(robot))
-    return roll_out(bundle, trial, load_imperfections(), seed)
+    return roll_out(bundle, trial, load_imperfections(robot=robot), seed)
 
 
 def judge(rows: Iterable[Row]) -> list[Check]:

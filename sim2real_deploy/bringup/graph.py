@@ -45,7 +45,7 @@ DOMAIN = Argument("domain", "0", "DDS domain of the robot's own bus (0 on the ro
 NAMESPACE = Argument("namespace", "", "ROS namespace of all nodes, for more than one robot.")
 PARAMS_FILE = Argument("params_file", "", "ROS parameter file applied to all nodes.")
 FLOOR = Argument("floor", "flat", "What the twin walks on: flat, rough, slope, stairs, gaps...")
-PRESET = Argument("preset", "default", "The twin's imperfections: a preset in config/twin.yaml.")
+PRESET = Argument("preset", "default", "Which twin: its name in config/twins, or ideal.")
 DASHBOARD = Argument("dashboard", "false", "Serve a page on this machine's port 8080.", YES_NO)
 SEED = Argument("seed", "0", "Seed of the twin's floor and noise.")
 

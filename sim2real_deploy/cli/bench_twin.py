@@ -12,7 +12,7 @@ from sim2real_deploy.cli import bench
 def twin(
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
     seconds: Annotated[float, typer.Option(min=2.0, help="How long it runs on the wire.")] = 60.0,
-    preset: Annotated[str, typer.Option(help="Imperfections of config/twin.yaml.")] = "default",
+    preset: Annotated[str, typer.Option(help="Its name in config/twins.")] = "default",
 ) -> None:
     """In-process speed against bare mj_step; rate and real-time factor on the wire."""
     from rich.console import Console

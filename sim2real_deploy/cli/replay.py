@@ -24,7 +24,7 @@ def replay(
     loop: bool = typer.Option(False, "--loop", help="Into ROS: begin again at the end."),
     seconds: float = typer.Option(60.0, min=0.1, help="With --twin: how much of the recording."),
     window: float = typer.Option(1.0, min=0.02, help="With --twin: seconds between two restarts."),
-    preset: str = typer.Option("ideal", help="With --twin: its imperfections."),
+    preset: str = typer.Option("default", help="With --twin: its name in config/twins."),
     json: Path | None = typer.Option(None, help="Write the figures there."),
 ) -> None:
     """Play a run into ROS (space pauses); or --policy or --twin: compare it with what is known."""
@@ -100,11 +100,12 @@ def _in_twin(
     from sim2real_deploy.bags import Bag
     from sim2real_deploy.bags.recorded import Recorded
     from sim2real_deploy.checks import write_json
-    from sim2real_deploy.twin.config import load_imperfections
+    from sim2real_deploy.twin.files import load_imperfections
 
+    recorded = Recorded(Bag(path))
     result = replay_in_twin(
-        Recorded(Bag(path)),
-        load_imperfections(preset),
+        recorded,
+        load_imperfections(preset, recorded.robot.name),
         start_s=start,
         seconds=seconds,
         window_s=window,

@@ -13,7 +13,8 @@ def twin(
     domain: int = typer.Option(0, min=0, max=232, help="DDS domain (0 on the robot)."),
     robot: str = typer.Option("go2", help="Robot by its name in config/robots."),
     floor: str = typer.Option("flat", help="flat, rough, slope, stairs, gaps, slippery ..."),
-    preset: str = typer.Option("default", help="Imperfections: a preset in config/twin.yaml."),
+    preset: str = typer.Option("default", help="Which one: its name in config/twins, or ideal."),
+    mount: str = typer.Option("free", help="How its trunk is held: free, fixed or hung."),
     seed: int = typer.Option(0, min=0, help="Of the rough floor and of all noise."),
     duration: float = typer.Option(0.0, min=0, help="Seconds until it ends; 0 is until Ctrl-C."),
     view: bool = typer.Option(False, "--view", help="Open MuJoCo's viewer (needs a display)."),
@@ -27,11 +28,13 @@ def twin(
 
     if video:
         choose_renderer()
+    from sim2real_deploy import configfile
     from sim2real_deploy.robots import load_robot
     from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_this_process
     from sim2real_deploy.twin import views
-    from sim2real_deploy.twin.config import load_imperfections
+    from sim2real_deploy.twin.files import load_imperfections
     from sim2real_deploy.twin.floors import named_floor
+    from sim2real_deploy.twin.mount import Mount
     from sim2real_deploy.twin.on_wire import TwinOnWire
     from sim2real_deploy.twin.requests import parse
     from sim2real_deploy.twin.robot import TwinRobot
@@ -43,9 +46,10 @@ def twin(
     body = TwinRobot(
         load_robot(robot),
         named_floor(floor, seed),
-        load_imperfections(preset),
+        load_imperfections(preset, robot),
         seed=seed,
         sport_mode=True,
+        mount=configfile.parse({"kind": mount}, Mount, "--mount"),
     )
     if video:
         views.check_drawing(body.model)

@@ -21,7 +21,7 @@ from sim2real_deploy.faults.cable import Cable
 from sim2real_deploy.faults.wire_watch import WireWatch
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.robots.geometry import tilt
-from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.on_wire import TwinOnWire
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire.remote import Remote

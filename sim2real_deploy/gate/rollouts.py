@@ -53,7 +53,7 @@ def imperfect(trial: Trial, base: Imperfections) -> Imperfections:
     motors, bus = base.motors, base.command_bus
     return base.model_copy(
         update={
-            "motors": motors.model_copy(update={"strength": motors.strength * trial.strength}),
+            "motors": motors.scaled(trial.strength, 1.0),
             "command_bus": bus.model_copy(update={"delay": bus.delay + trial.delay}),
         }
     )

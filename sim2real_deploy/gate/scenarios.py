@@ -16,8 +16,9 @@ from sim2real_deploy.configfile import Strict
 from sim2real_deploy.control.stages import load_stage, stages_up_to
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
-from sim2real_deploy.twin.config import Imperfections, load_imperfections
+from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.faults import Fault
+from sim2real_deploy.twin.files import DEFAULT, IDEAL, known_twin, load_imperfections
 from sim2real_deploy.twin.floors import Floor
 
 SETTLE_S = 1.5  # after a change of command, before tracking is judged
@@ -84,7 +85,7 @@ class Scenario(Strict):
     start: Start | None = None
     faults: tuple[TimedFault, ...] = ()
     weak_motor: float = Field(default=1.0, gt=0, le=1)  # strength of one joint, each in its turn
-    preset: str = "default"  # of the twin's imperfections,
+    preset: str = "default"  # the twin of the robot that is tried,
     imperfections: dict[str, Any] = Field(default_factory=dict)  # and what differs from it
     spread: float = Field(default=0.1, ge=0, le=0.5)  # of frictions and strength between trials
     stage: str = "field"
@@ -104,29 +105,34 @@ class Scenario(Strict):
         friction, strength, drag = rng.uniform(1 - self.spread, 1 + self.spread, 3).tolist()
         seed = self.floor.seed + trial
         floor = {"seed": seed, "friction": self.floor.friction * friction}
-        merged = _merged(load_imperfections(self.preset).model_dump(), self.imperfections)
-        motors = merged["motors"]
-        motors["strength"] = min(motors["strength"] * strength, 1.0)
-        motors["friction"] *= drag
+        twin = self._twin(robot.name)
+        motors = twin.motors.scaled(strength, drag)
         if self.weak_motor < 1.0:
-            motors["weak"] = {robot.joint_names[trial % robot.joint_count]: self.weak_motor}
+            weak = {robot.joint_names[trial % robot.joint_count]: self.weak_motor}
+            motors = motors.model_copy(update={"weak": weak})
         return Conditions(
             floor=self.floor.model_copy(update=floor),
-            imperfections=configfile.parse(merged, Imperfections, f"{self.name}: imperfections"),
+            imperfections=twin.model_copy(update={"motors": motors}),
             payload=self.payload,
             seed=int(rng.integers(2**31)),
         )
 
-    def digest(self) -> str:
-        """Of all that a result depends on but the policy, the robot and the engine."""
+    def digest(self, robot: str) -> str:
+        """Of all that a result depends on but the policy, the robot's own file and the engine."""
         content = json.dumps(self.model_dump(mode="json", exclude=WORDS), sort_keys=True)
-        return hashlib.sha256((content + _named(self.preset, self.stage)).encode()).hexdigest()[:16]
+        content += _named(self.preset, self.stage, robot)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def _twin(self, robot: str) -> Imperfections:
+        merged = _merged(load_imperfections(self.preset, robot).model_dump(), self.imperfections)
+        return configfile.parse(merged, Imperfections, f"{self.name}: imperfections")
 
 
 @lru_cache
-def _named(preset: str, stage: str) -> str:
+def _named(preset: str, stage: str, robot: str) -> str:
     """What stands in other files: read once, as it is asked for with every episode."""
-    return load_imperfections(preset).model_dump_json() + load_stage(stage).model_dump_json()
+    twin = load_imperfections(preset, robot)
+    return twin.model_dump_json() + load_stage(stage).model_dump_json()
 
 
 def load_scenarios(names: Sequence[str] = (), folder: Path | None = None) -> list[Scenario]:
@@ -165,8 +171,9 @@ def _load(path: Path) -> Scenario:
     scenario = configfile.load(path, Scenario)
     if scenario.name != path.stem:
         raise Refusal(f"{path}: name: is '{scenario.name}'; it must be that of the file")
-    merged = _merged(load_imperfections(scenario.preset).model_dump(), scenario.imperfections)
-    configfile.parse(merged, Imperfections, f"{path}: imperfections")
+    configfile.parse(dict(scenario.imperfections), Imperfections, f"{path}: imperfections")
+    if scenario.preset not in (IDEAL, DEFAULT):
+        known_twin(scenario.preset)
     for stage in (scenario.stage, scenario.needed_from):
         load_stage(stage)
     return scenario

@@ -100,6 +100,7 @@ class Results:
 
     def __init__(self, path: Path, bundle: Bundle) -> None:
         self._path, self._policy = path, policy_digest(bundle)
+        self._robot = bundle.spec.name
         self._done: dict[Key, Episode] = {}
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         for line in text.splitlines():
@@ -117,7 +118,7 @@ class Results:
 
     def key(self, task: Task) -> Key:
         engine, scenario, trial = task
-        return Key(self._policy, scenario.digest(), engine, trial)
+        return Key(self._policy, scenario.digest(self._robot), engine, trial)
 
     def missing(self, tasks: Iterable[Task]) -> list[Task]:
         return [task for task in tasks if self.key(task) not in self._done]

@@ -30,9 +30,10 @@ from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.core_beats import CoreBeats
 from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_this_process
 from sim2real_deploy.runtime.world_clock import TwinClock, WorldClock, open_page
-from sim2real_deploy.twin.config import load_imperfections
 from sim2real_deploy.twin.disturbances import Push
+from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.floors import FLOORS, named_floor
+from sim2real_deploy.twin.mount import Mount
 from sim2real_deploy.twin.on_wire import TwinOnWire
 from sim2real_deploy.twin.requests import parse
 from sim2real_deploy.twin.robot import BaseTruth, TwinRobot
@@ -42,7 +43,8 @@ PARAMETERS = (
     *WIRE,
     CLOCK,
     Parameter("floor", "flat", "What it stands on.", choices=tuple(FLOORS)),
-    Parameter("preset", "default", "Imperfections: a preset in config/twin.yaml."),
+    Parameter("preset", "default", "Which one: its name in config/twins, or ideal."),
+    Parameter("mount", "free", "How its trunk is held.", choices=("free", "fixed", "hung")),
     Parameter("seed", 0, "Seed of the rough floor and of all noise.", (0, 2**31 - 1)),
     Parameter("sport_mode", True, "Vendor's sport mode on at boot, as on the robot."),
     Parameter("odometry_rate", 50.0, "Ground truth on ~/odom, Hz.", (1.0, 200.0)),
@@ -59,9 +61,10 @@ class Twin(Node):
         body = TwinRobot(
             load_robot(values["robot"]),
             named_floor(values["floor"], values["seed"]),
-            load_imperfections(values["preset"]),
+            load_imperfections(values["preset"], values["robot"]),
             seed=values["seed"],
             sport_mode=values["sport_mode"],
+            mount=Mount(kind=values["mount"]),
         )
         clock = self._keep_clock(values["domain"], values["clock"])
         self._on_wire = TwinOnWire(body, values["interface"], values["domain"], clock)

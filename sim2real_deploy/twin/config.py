@@ -1,19 +1,18 @@
-"""How far the twin is from a perfect robot: named presets in config/twin.yaml.
+"""What a twin is made of: motors, sensors, trunk, power, buses.
 
-The defaults here are the perfect robot, so the preset `ideal` says nothing and every other one
-says exactly in what it is worse.
+The defaults here are the perfect robot, so the twin `ideal` says nothing and every other one says
+exactly in what it differs. The figures of real robots lie in config/twins (`twin/files.py`).
 """
 
-from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from sim2real_deploy import configfile, paths
 from sim2real_deploy.configfile import Strict
-from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.twin.per_joint import PerJoint, per_joint, times, within
 
 
 class Heat(Strict):
@@ -34,13 +33,21 @@ class Heat(Strict):
 
 
 class Motors(Strict):
-    strength: float = Field(default=1.0, gt=0, le=1.5)  # delivered torque by commanded torque
+    """Where a value is `PerJoint` it is one for all joints, or one for each."""
+
+    strength: Annotated[PerJoint, within(0.01, 1.5)] = 1.0  # delivered torque by commanded torque
     weak: dict[str, float] = Field(default_factory=dict)  # by joint: a share of that strength
-    lag: float = Field(default=0.0, ge=0, le=0.2)  # s, first-order, from command to torque
+    delay: Annotated[PerJoint, within(0.0, 0.1)] = 0.0  # s, from a board's receipt of a command
+    lag: Annotated[PerJoint, within(0.0, 0.2)] = 0.0  # s, first-order, from command to torque
     # Fractions of the joint's velocity limit: full torque up to the first, none from the second.
     torque_speed: tuple[float, float] | None = None
-    friction: float = Field(default=0.0, ge=0, le=5)  # Nm, dry
-    backlash: float = Field(default=0.0, ge=0, le=0.2)  # rad, full play of the gear
+    # Of rotor and gear (kg m^2), and viscous (Nms/rad); None: the model's own.
+    armature: Annotated[PerJoint, within(0.0, 1.0)] | None = None
+    damping: Annotated[PerJoint, within(0.0, 10.0)] | None = None
+    friction: Annotated[PerJoint, within(0.0, 5.0)] = 0.0  # Nm, dry
+    stribeck: Annotated[PerJoint, within(0.0, 5.0)] = 0.0  # Nm, dry friction at rest beyond that
+    stribeck_speed: float = Field(default=0.1, gt=0)  # rad/s over which it fades
+    backlash: Annotated[PerJoint, within(0.0, 0.2)] = 0.0  # rad, full play of the gear
     heat: Heat = Heat()
 
     @model_validator(mode="after")
@@ -53,18 +60,31 @@ class Motors(Strict):
 
     def strengths(self, robot: RobotSpec) -> npt.NDArray[np.float64]:
         """Of each joint."""
-        unknown = [name for name in self.weak if name not in robot.joint_names]
-        if unknown:
-            raise Refusal(f"motors.weak: {robot.name} has no joint {', '.join(unknown)}")
-        return np.array([self.strength * self.weak.get(name, 1.0) for name in robot.joint_names])
+        shares = per_joint(self.weak, robot, "motors.weak", otherwise=1.0)
+        return per_joint(self.strength, robot, "motors.strength") * shares
+
+    def scaled(self, strength: float, friction: float) -> "Motors":
+        """The same motors weaker or stronger (at most as their data sheet says), and stiffer."""
+        changed = {"strength": times(self.strength, strength, most=1.0)}
+        return self.model_copy(update=changed | {"friction": times(self.friction, friction)})
 
 
 class Encoders(Strict):
-    """White noise of each reading, one standard deviation."""
+    """White noise of each reading, one standard deviation; and what is wrong with it for good."""
 
     position: float = Field(default=0.0, ge=0)  # rad
     velocity: float = Field(default=0.0, ge=0)  # rad/s
     torque: float = Field(default=0.0, ge=0)  # Nm
+    offset: Annotated[PerJoint, within(-0.5, 0.5)] = 0.0  # rad, read beyond where the joint is
+    torque_gain: Annotated[PerJoint, within(0.1, 3.0)] = 1.0  # reported by delivered
+
+
+class Trunk(Strict):
+    """How the trunk differs from that of the robot's model."""
+
+    mass: float = Field(default=0.0, ge=-20, le=50)  # kg more
+    com: tuple[float, float, float] = (0.0, 0.0, 0.0)  # m, shift of the centre of mass
+    inertia: float = Field(default=1.0, gt=0, le=10)  # times the model's
 
 
 class Imu(Strict):
@@ -90,25 +110,29 @@ class Bus(Strict):
     loss: float = Field(default=0.0, ge=0, lt=1)  # probability of never arriving
     duplication: float = Field(default=0.0, ge=0, lt=1)  # probability of arriving twice
 
+    def without_chance(self) -> "Bus":
+        return Bus(delay=self.delay + self.jitter / 2)
+
 
 class Imperfections(Strict):
     motors: Motors = Motors()
     encoders: Encoders = Encoders()
+    trunk: Trunk = Trunk()
     imu: Imu = Imu()
     power: Power = Power()
     command_bus: Bus = Bus()  # from the computer to the motors
     state_bus: Bus = Bus()  # and back
     command_timeout: float = Field(default=0.2, gt=0)  # s without a good command until damping
 
-
-class TwinConfig(Strict):
-    presets: dict[str, Imperfections]
-
-
-def load_imperfections(preset: str = "default", file: Path | None = None) -> Imperfections:
-    path = file or paths.config_file("twin.yaml")
-    presets = configfile.load(path, TwinConfig).presets
-    if preset not in presets:
-        known = ", ".join(presets)
-        raise Refusal(f"{path}: there is no preset '{preset}'; there are: {known}")
-    return presets[preset]
+    def without_chance(self) -> "Imperfections":
+        """The same robot with nothing drawn at random: no noise, every message after the mean time,
+        for comparing it with a recording step by step."""
+        quiet = {"position": 0.0, "velocity": 0.0, "torque": 0.0}
+        return self.model_copy(
+            update={
+                "encoders": self.encoders.model_copy(update=quiet),
+                "imu": Imu(),
+                "command_bus": self.command_bus.without_chance(),
+                "state_bus": self.state_bus.without_chance(),
+            }
+        )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 
 from sim2real_deploy.wire import encoders
 
@@ -43,19 +44,40 @@ def follow_joints(
     ddq: Array,
     torque: Array,
     twist: Array,
-    play: float,
+    play: Array,
     truth: Array,
     noise: Array,
+    torque_gain: Array,
     readings: Array,
 ) -> None:
     """Position, velocity, acceleration and torque (rows of `truth`) on the motor's side of each
     gear, which moves only once the play is used up; and what is read of them."""
     for j in range(q.size):
-        twist[j] = min(max(truth[0, j] - q[j], -play / 2), play / 2)
+        twist[j] = min(max(truth[0, j] - q[j], -play[j] / 2), play[j] / 2)
         truth[0, j] = q[j] + twist[j]
         truth[1, j], truth[2, j], truth[3, j] = dq[j], ddq[j], torque[j]
-        for row in range(4):
+        for row in range(3):
             readings[row, j] = truth[row, j] + noise[row, j]
+        readings[3, j] = torque_gain[j] * truth[3, j] + noise[3, j]
+
+
+@compiled
+def take_late(ring: Array, newest: int, age: Array, command: Array) -> None:
+    """From the ring of past commands (one block a wire period, one column a joint) the one that
+    reaches each joint's motor now, `age` periods old."""
+    length = ring.shape[0]
+    for j in range(age.size):
+        at = (newest - age[j]) % length
+        for row in range(command.shape[0]):
+            command[row, j] = ring[at, row, j]
+
+
+@compiled
+def stick(friction: Array, sliding: Array, extra: Array, dq: Array, speed: float) -> None:
+    """Dry friction that is higher at rest and fades as the joint moves (Stribeck)."""
+    for j in range(friction.size):
+        ratio = dq[j] / speed
+        friction[j] = sliding[j] + extra[j] * np.exp(-ratio * ratio)
 
 
 @compiled

@@ -32,6 +32,7 @@ RESISTANCE, KP, KD, SUPPLY = 0, 4, 6, 7
 MOTOR_INPUTS = 3  # target position, target velocity, torque
 _INPUT = mujoco.mjtCtrlInput
 _SIGNATURE = int(_INPUT.mjINPUT_POS) | int(_INPUT.mjINPUT_VEL) | int(_INPUT.mjINPUT_FF)
+_LEAST_LAG = 1e-4  # s: gone within a physics step
 _FARTHEST = 1e6  # of any input; from 1e10 on MuJoCo would drop those of all motors
 
 
@@ -44,7 +45,7 @@ def build_spec(
     actuators: Actuators = "motor",
     kp: float | Floats64 = 0.0,
     kd: float | Floats64 = 0.0,
-    lag: float = 0.0,
+    lag: float | Floats64 = 0.0,
     sensors: bool = True,
 ) -> Any:
     """The model still open to additions, its actuators in SDK order.
@@ -91,12 +92,15 @@ def _limit_collisions(spec: Any, robot: RobotSpec, collision: Collision) -> None
             geom.conaffinity = 1 if collision == "floor" or geom.name in kept else 0
 
 
-def _add_motors(spec: Any, robot: RobotSpec, lag: float) -> None:
-    for joint in robot.joints:
+def _add_motors(spec: Any, robot: RobotSpec, lag: float | Floats64) -> None:
+    lags = np.broadcast_to(np.asarray(lag, float), len(robot.joints))
+    if lags.any():  # either all motors have a current as a state or none
+        lags = np.maximum(lags, _LEAST_LAG)
+    for joint, seconds in zip(robot.joints, lags.tolist(), strict=True):
         motor = _add_actuator(spec, joint)
         motor.ctrllimited, motor.ctrlrange = True, [-_FARTHEST, _FARTHEST]
         motor.set_to_dcmotor(
-            motorconst=[1, 0], resistance=1, inductance=[0, lag], ctrlspec=_SIGNATURE
+            motorconst=[1, 0], resistance=1, inductance=[0, seconds], ctrlspec=_SIGNATURE
         )
 
 

@@ -13,8 +13,9 @@ import numpy.typing as npt
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin import config
-from sim2real_deploy.twin.kernels import follow_joints, heat, tell_motors
+from sim2real_deploy.twin.kernels import follow_joints, heat, stick, tell_motors
 from sim2real_deploy.twin.model import KD, KP, MOTOR_INPUTS, RESISTANCE, SUPPLY
+from sim2real_deploy.twin.per_joint import per_joint
 
 Vector = npt.NDArray[np.float64]
 
@@ -59,11 +60,15 @@ class Motors:
         self._bounds[:, 0], self._bounds[:, 1] = -self._limit, self._limit
         self.truth = np.zeros((4, joints))  # what there is to measure, one row each:
         self.position, _, _, self.torque = self.truth
-        self._play = imperfections.backlash
+        self._play = per_joint(imperfections.backlash, robot, "motors.backlash")
         self._twist = np.zeros(joints)  # of the gear: motor's side less joint's side
         self.temperature = np.full(joints, imperfections.heat.start)
         self._driven_by: MotorCommand | None = None
-        model.dof_frictionloss[-joints:] = imperfections.friction
+        self._friction = model.dof_frictionloss[-joints:]
+        self._sliding = per_joint(imperfections.friction, robot, "motors.friction")
+        self._extra_at_rest = per_joint(imperfections.stribeck, robot, "motors.stribeck")
+        self._sticks = bool(self._extra_at_rest.any())
+        self._friction[:] = self._sliding + self._extra_at_rest
         if imperfections.torque_speed:
             full, none = imperfections.torque_speed
             parameters[:, RESISTANCE] = (none - full) * self._speed / self._limit
@@ -73,7 +78,7 @@ class Motors:
         """Put the motor's side of each gear in the middle of its play."""
         self.position[:] = self._q
 
-    def follow(self, noise: Vector, readings: Floats) -> None:
+    def follow(self, noise: Vector, torque_gain: Vector, readings: Floats) -> None:
         """Note how the joints move, as seen on the motor's side, where the encoder sits, and what
         that reads of it; torque is what is delivered, before friction."""
         follow_joints(
@@ -85,8 +90,12 @@ class Motors:
             self._play,
             self.truth,
             noise,
+            torque_gain,
             readings,
         )
+        if self._sticks:
+            speed = self._made_of.stribeck_speed
+            stick(self._friction, self._sliding, self._extra_at_rest, self._dq, speed)
 
     def drive(self, command: MotorCommand, misread: Vector) -> None:
         """Hand a command over for the steps to come; `misread` is the error of the boards' own

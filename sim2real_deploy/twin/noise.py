@@ -7,15 +7,19 @@ _ROWS = 64  # drawn at a time: few enough to stay in the cache
 
 
 class WhiteNoise:
-    """Arrays of Gaussian noise, each entry with its own spread, drawn a block at a time."""
+    """Arrays of Gaussian noise, each entry with its own spread round its own mean, drawn a block
+    at a time."""
 
-    def __init__(self, rng: np.random.Generator, spread: npt.ArrayLike) -> None:
+    def __init__(
+        self, rng: np.random.Generator, spread: npt.ArrayLike, mean: npt.ArrayLike = 0.0
+    ) -> None:
         self._rng = rng
         self._spread = np.asarray(spread, np.float64)
+        self._mean = np.array(mean, np.float64)
         self._drawn: list[npt.NDArray[np.float64]] = []
 
     def draw(self) -> npt.NDArray[np.float64]:
         if not self._drawn:
             block = self._rng.standard_normal((_ROWS, *self._spread.shape))
-            self._drawn = list(block * self._spread)
+            self._drawn = list(block * self._spread + self._mean)
         return self._drawn.pop()

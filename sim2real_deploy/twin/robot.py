@@ -17,7 +17,9 @@ from sim2real_deploy.robots.geometry import to_body_rows
 from sim2real_deploy.twin import config
 from sim2real_deploy.twin.battery import Battery
 from sim2real_deploy.twin.boards import Boards
+from sim2real_deploy.twin.body import shape_body
 from sim2real_deploy.twin.bus import MessageBus
+from sim2real_deploy.twin.delay_line import DelayLine
 from sim2real_deploy.twin.disturbances import Disturbances, Push, Slip
 from sim2real_deploy.twin.faults import Fault, Faults
 from sim2real_deploy.twin.floors import FLOOR_GEOM, Floor
@@ -25,6 +27,8 @@ from sim2real_deploy.twin.hoist import Hoist
 from sim2real_deploy.twin.message import StateMessage
 from sim2real_deploy.twin.model import BASE, build_spec
 from sim2real_deploy.twin.motors import MotorCommand, Motors
+from sim2real_deploy.twin.mount import Mount
+from sim2real_deploy.twin.per_joint import per_joint
 from sim2real_deploy.twin.physics import MujocoPhysics, Physics
 from sim2real_deploy.twin.sensors import Encoders, Imu
 from sim2real_deploy.twin.sport import SportMode
@@ -75,6 +79,7 @@ class TwinRobot:
         *,
         seed: int = 0,
         sport_mode: bool = False,
+        mount: Mount | None = None,
         physics: type[Physics] = MujocoPhysics,
     ) -> None:
         self.robot = robot
@@ -82,10 +87,17 @@ class TwinRobot:
         self.imperfections = imperfections or config.Imperfections()
         self._sport_at_boot = sport_mode
         self._period = 1 / robot.wire.rate_hz
-        lag = self.imperfections.motors.lag
-        spec = build_spec(robot, self.floor, timestep=self._period / physics.steps, lag=lag)
+        self.mount = mount or Mount()
+        motors, timestep = self.imperfections.motors, self._period / physics.steps
+        lag = per_joint(motors.lag, robot, "motors.lag")
+        delay = per_joint(motors.delay, robot, "motors.delay")
+        self._late = np.rint(delay / timestep).astype(np.int64)  # physics steps
+        spec = build_spec(robot, self.floor, timestep=timestep, lag=lag)
         Hoist.add(spec, robot.base_height + float(self.floor.height(0.0, 0.0)))
+        self.mount.add(spec)
         self.model = spec.compile()
+        shape_body(self.model, robot, self.imperfections)
+        self.mount.hold(self.model)
         self.data = mujoco.MjData(self.model)
         self._physics = physics(self.model, self.data)
         base = self.model.body(BASE).id
@@ -121,9 +133,11 @@ class TwinRobot:
         self._periods = 0
         strength = errors.motors.strengths(self.robot)
         self.boards = Boards(self.robot, errors.command_timeout, strength)
+        self._line = DelayLine(self._late, self._physics.steps, self.boards.command)
         self.sport = SportMode(self.robot, self._sport_at_boot)
         self.battery = Battery(self.robot, errors.power)
-        self.encoders = Encoders(self._message.motors, errors.encoders, streams[0])
+        readings = self._message.motors
+        self.encoders = Encoders(self.robot, readings, errors.encoders, streams[0])
         self.imu = Imu(errors.imu, streams[1])
         self._command_bus = MessageBus(errors.command_bus, streams[2])
         self._state_bus = MessageBus(errors.state_bus, streams[3])
@@ -133,14 +147,24 @@ class TwinRobot:
         self._measure_joints()
         self._slow_things()
 
-    def place(self, base: Vector, base_velocity: Vector, q: Vector, dq: Vector) -> None:
+    def place(
+        self,
+        base: Vector,
+        base_velocity: Vector,
+        q: Vector,
+        dq: Vector,
+        torque: Vector | None = None,
+    ) -> None:
         """Put it into a state of motion; `base` is x, y, z and w, x, y, z, velocities as MuJoCo's.
 
-        Where z is NaN the lowest foot stands on the floor below the trunk.
+        Where z is NaN the lowest foot stands on the floor below the trunk. Motors that lag have
+        the `torque` they deliver as a state.
         """
         data = self.data
         data.qpos[:_FREE], data.qvel[: _FREE - 1] = base, base_velocity
         self._qpos[:], self._qvel[:] = q, dq
+        if torque is not None:
+            data.act[:] = torque[: len(data.act)]
         if np.isnan(base[2]):
             data.qpos[2] = 0.0
             mujoco.mj_kinematics(self.model, data)
@@ -211,7 +235,7 @@ class TwinRobot:
 
     @property
     def hangs(self) -> bool:
-        return self.hoist is not None and self.hoist.on
+        return self.mount.kind == "hung" or (self.hoist is not None and self.hoist.on)
 
     @property
     def base_truth(self) -> BaseTruth:
@@ -246,16 +270,20 @@ class TwinRobot:
         if self.sport.mode and (not self.boards.alive or self._periods % 2):
             command = self.sport.update(self._now_ns)
         self.encoders.draw()
-        if self.faults.in_force and self.faults.concern("motor", "encoder"):
-            self._live_with_faults(command)
-            return
-        self.motors.drive(command, self.encoders.noise)
-        self._physics.step(self._physics.steps)
+        self._line.put(command)
+        faulty = self.faults.in_force and self.faults.concern("motor", "encoder")
+        for chunk, steps in enumerate(self._line.chunks):
+            late = self._line.take(chunk)
+            if faulty:
+                self._live_with_faults(late, steps)
+            else:
+                self.motors.drive(late, self.encoders.noise)
+                self._physics.step(steps)
         self._measure_joints()
 
-    def _live_with_faults(self, command: MotorCommand) -> None:
+    def _live_with_faults(self, command: MotorCommand, steps: int) -> None:
         """The PD law is evaluated here, where a fault can come between reading and torque."""
-        for _ in range(self._physics.steps):
+        for _ in range(steps):
             torque = self.motors.ask(command, self.encoders.q_and_dq)
             self.faults.readings("motor", torque, self._now_ns, joints=True)
             self.motors.drive_at(torque)
@@ -263,7 +291,8 @@ class TwinRobot:
             self._measure_joints()
 
     def _measure_joints(self) -> None:
-        self.motors.follow(self.encoders.noise, self.encoders.readings)
+        encoders = self.encoders
+        self.motors.follow(encoders.noise, encoders.torque_gain, encoders.readings)
         if self.faults.in_force:
             self.faults.readings("encoder", self.encoders.readings, self._now_ns, joints=True)
 
@@ -316,6 +345,8 @@ class TwinRobot:
         data.qpos[2] = 0.15 + self.floor.height(0.0, 0.0)
         if self.hoist is not None:
             data.qpos[2] = self.hoist.hanging_height
+        if self.mount.kind != "free":
+            data.qpos[:_FREE] = self.mount.pose
         self._qpos[:] = pose
         hold = MotorCommand(self.robot.joint_count)
         hold.q[:], hold.kp[:], hold.kd[:] = pose, self.robot.kp, self.robot.kd

@@ -5,10 +5,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin import config
 from sim2real_deploy.twin.kernels import read_imu
 from sim2real_deploy.twin.noise import WhiteNoise
+from sim2real_deploy.twin.per_joint import per_joint
 
 Vector = npt.NDArray[np.float64]
 
@@ -19,13 +21,23 @@ class Encoders:
     `readings` (rows in that order) is where they are to be written: the message itself.
     """
 
-    def __init__(self, readings: Floats, errors: config.Encoders, rng: np.random.Generator) -> None:
-        joints = readings.shape[1]
+    def __init__(
+        self,
+        robot: RobotSpec,
+        readings: Floats,
+        errors: config.Encoders,
+        rng: np.random.Generator,
+    ) -> None:
+        joints = robot.joint_count
         self.readings = readings
         self.q_and_dq = readings[:2]
+        self.offset = per_joint(errors.offset, robot, "encoders.offset")
+        self.torque_gain = per_joint(errors.torque_gain, robot, "encoders.torque_gain")
         self.noise: Vector = np.zeros((4, joints))  # error of each reading, until the next draw
+        self.noise[0] = self.offset
         spread = np.array([[errors.position], [errors.velocity], [0.0], [errors.torque]])
-        self._source = WhiteNoise(rng, np.repeat(spread, joints, axis=1)) if spread.any() else None
+        wide = np.repeat(spread, joints, axis=1)
+        self._source = WhiteNoise(rng, wide, self.noise) if spread.any() else None
 
     def draw(self) -> None:
         """New noise, for the readings up to the next draw."""

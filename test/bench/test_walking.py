@@ -12,7 +12,7 @@ from sim2real_deploy.gate.rollouts import Result, Trial, roll_out
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.robots.geometry import tilt
-from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
 
 ROBOT = load_robot("go2")

@@ -17,7 +17,7 @@ from sim2real_deploy.robots.geometry import to_world
 from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.runtime.local_channel import LocalChannel
 from sim2real_deploy.safety.chain import CLEAR, SupervisorSide
-from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire.decoders import CommandDecoder
 from sim2real_deploy.wire.in_process import InProcessLink

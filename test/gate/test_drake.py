@@ -16,8 +16,9 @@ from sim2real_deploy.gate.drive import Drive, fallen, heading_velocity
 from sim2real_deploy.gate.engines import FIRST, SECOND, open_robot
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
-from sim2real_deploy.twin.config import Imperfections, load_imperfections
+from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.disturbances import Push, Slip
+from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.model import build_model
 from sim2real_deploy.twin.physics import MujocoPhysics

@@ -14,7 +14,7 @@ from sim2real_deploy.gate.scenarios import (
     scenario_set,
 )
 from sim2real_deploy.robots import load_robot
-from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.files import load_imperfections
 
 GO2 = load_robot("go2")
 PLAIN = {
@@ -62,7 +62,7 @@ def test_a_mistake_in_a_file_is_refused_by_its_key(tmp_path: Path) -> None:
         ({"commands": []}, "plain.yaml: commands"),
         ({"name": "other"}, "must be that of the file"),
         ({"imperfections": {"motors": {"lga": 1}}}, "imperfections: motors.lga: unknown key"),
-        ({"preset": "none"}, "no preset 'none'"),
+        ({"preset": "none"}, "no twin 'none'"),
         ({"stage": "moon"}, "stage 'moon'"),
         ({"needed_from": "moon"}, "stage 'moon'"),
         ({"floor": {"kind": "lava"}}, "floor.kind"),
@@ -96,7 +96,7 @@ def test_a_rough_floor_is_another_in_each_trial_and_a_weak_motor_goes_round(tmp_
 
 
 def test_words_change_no_digest_and_everything_else_does(tmp_path: Path) -> None:
-    base = plain(tmp_path).digest(), scenario_content(tmp_path / "plain.yaml")[1]
+    base = plain(tmp_path).digest("go2"), scenario_content(tmp_path / "plain.yaml")[1]
     for changes, same in (
         ({"why": "another"}, True),
         ({"if_failed": "another"}, True),
@@ -105,7 +105,7 @@ def test_words_change_no_digest_and_everything_else_does(tmp_path: Path) -> None
         ({"imperfections": {"imu": {"gyro": 0.5}}}, False),
     ):
         scenario = plain(tmp_path, **changes)
-        assert (scenario.digest() == base[0]) is same
+        assert (scenario.digest("go2") == base[0]) is same
         assert (scenario_content(tmp_path / "plain.yaml")[1] == base[1]) is same
 
 

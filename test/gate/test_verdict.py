@@ -22,7 +22,7 @@ from sim2real_deploy.paths import config_file
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.policy.contract import bundle_folder
 from sim2real_deploy.robots import load_robot
-from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.floors import Floor
 
 GO2 = load_robot("go2")

@@ -12,7 +12,7 @@ from sim2real_deploy.gate.rollouts import Trial, roll_out
 from sim2real_deploy.policy.importers.assemble import import_policy
 from sim2real_deploy.policy.importers.draft import Answers
 from sim2real_deploy.robots import load_robot
-from sim2real_deploy.twin.config import load_imperfections
+from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.model import build_model
 from sim2real_deploy.twin.robot import TwinRobot

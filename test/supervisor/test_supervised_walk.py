@@ -17,8 +17,9 @@ from sim2real_deploy.robots import JointCommand, load_robot
 from sim2real_deploy.safety.chain import Stop
 from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.safety.supervisor import Supervisor
-from sim2real_deploy.twin.config import Imperfections, load_imperfections
+from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.disturbances import Push
+from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.floors import Floor, named_floor
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire.in_process import InProcessLink

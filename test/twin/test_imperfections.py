@@ -5,7 +5,8 @@ import pytest
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.twin.bus import MessageBus
-from sim2real_deploy.twin.config import Bus, Imperfections, load_imperfections
+from sim2real_deploy.twin.config import Bus, Imperfections
+from sim2real_deploy.twin.files import load_imperfections
 from support.twin_support import (
     JOINTS,
     PERIOD,
@@ -31,8 +32,8 @@ def test_the_ideal_preset_is_perfect_and_the_default_is_not() -> None:
         assert getattr(default, part) != getattr(perfect, part), part
 
 
-def test_unknown_preset_is_refused_with_those_there_are() -> None:
-    with pytest.raises(Refusal, match=r"no preset 'perfect'; there are: ideal, default"):
+def test_unknown_twin_is_refused_with_those_there_are() -> None:
+    with pytest.raises(Refusal, match=r"no twin 'perfect'; there are: ideal, default"):
         load_imperfections("perfect")
 
 

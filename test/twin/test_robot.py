@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sim2real_deploy.robots import JointCommand, load_robot
-from sim2real_deploy.twin.config import load_imperfections
 from sim2real_deploy.twin.disturbances import Push, Slip
+from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.floors import FLOORS
 from sim2real_deploy.twin.message import StateMessage
 from sim2real_deploy.twin.robot import TwinRobot

@@ -1,0 +1,84 @@
+"""Twins by name: config/twins/<name>.yaml, each figure with its source.
+
+`ideal` is the perfect robot and needs no file; `default` is the robot's own, named as the robot.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field
+
+from sim2real_deploy import configfile, paths
+from sim2real_deploy.configfile import Strict
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.twin.config import Imperfections
+
+IDEAL, DEFAULT = "ideal", "default"
+
+
+class Finding(Strict):
+    """What identification says of a figure: a value and its 95 % interval, or why there is none."""
+
+    verdict: str  # identified, not excited, or confounded with something
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    hint: str = ""  # which experiment would show it
+
+
+class Provenance(Strict):
+    """Where the figures of an identified twin come from."""
+
+    date: str
+    version: str  # of this package
+    recordings: dict[str, str]  # by name: the digest of the data
+    findings: dict[str, dict[str, Finding]]  # by figure ("motors.friction"), by joint
+    residual: dict[str, str] = Field(default_factory=dict)  # by joint: what stays unexplained
+
+
+class TwinFile(Strict):
+    robot: str
+    about: str
+    sources: dict[str, str]  # by figure or group of figures
+    twin: Imperfections
+    identified: Provenance | None = None
+
+
+def load_imperfections(name: str = DEFAULT, robot: str = "go2") -> Imperfections:
+    """A twin of this robot by its name, or by the path of a file of that form."""
+    if name == IDEAL:
+        return Imperfections()
+    return load_twin_file(name, robot).twin
+
+
+def load_twin_file(name: str, robot: str) -> TwinFile:
+    path = known_twin(robot if name == DEFAULT else name)
+    file = configfile.load(path, TwinFile)
+    if file.robot != robot:
+        raise Refusal(f"{path}: is a twin of {file.robot}, not of {robot}")
+    return file
+
+
+def known_twin(name: str) -> Path:
+    """The file of a twin that must be there."""
+    path = twin_path(name)
+    if not path.is_file():
+        known = ", ".join((IDEAL, DEFAULT, *sorted(p.stem for p in path.parent.glob("*.yaml"))))
+        raise Refusal(f"{path}: there is no twin '{name}'; there are: {known}")
+    return path
+
+
+def twin_path(name: str) -> Path:
+    if name.endswith(".yaml"):
+        return Path(name)
+    return paths.config_file(f"twins/{name}.yaml")
+
+
+def write_twin_file(path: Path, file: TwinFile) -> None:
+    """Refuses to write over a file that is there."""
+    if path.exists():
+        raise Refusal(f"{path}: is there already; choose another name, or take it away first")
+    content: dict[str, Any] = file.model_dump(mode="json", exclude_defaults=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(content, sort_keys=False, width=100), encoding="utf-8")
