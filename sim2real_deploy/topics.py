@@ -1,11 +1,44 @@
-"""Names of the topics that are recorded, relative to the robot's namespace."""
+"""Names of topics and services, relative to the robot's namespace. Code uses only these."""
 
+# Written by the recorder from the robot's own bus (rt/lowstate, rt/lowcmd)
 LOW_STATE = "wire/lowstate"
 LOW_CMD = "wire/lowcmd"
+
+# Published by control
 TICKS = "control/ticks"
 MODE = "control/mode"
 STATISTICS = "control/stats"
-SAFETY = "safety/state"
 OBSERVATION = "policy/observation"
+ACTION = "policy/action"
+COMMAND_ASKED = "command/asked"
+COMMAND_SENT = "command/sent"
+COMMAND_LIMITS = "command/limits"
+JOINTS = "joint_states"
+IMU = "imu/data"
+BATTERY = "battery_state"
+TEMPERATURES = "joint_temperatures"
+FOOT_FORCES = "foot_forces"
 ODOMETRY = "odom"
+REMOTE = "remote"
+
+# Read by control
+VELOCITY = "cmd_vel"
+VELOCITY_STAMPED = "cmd_vel_stamped"
+JOY = "joy"
+
+# Published by others
+SAFETY = "safety/state"
+RUN = "recorder/run"
 TRUTH = "twin/odom"
+DIAGNOSTICS = "/diagnostics"
+
+# Services of the safety supervisor; those of control are below <robot>_driver
+ESTOP = "safety/estop"
+STOP = "safety/stop"
+RESET = "safety/reset"
+SAFETY_REQUESTS = ("estop", "stop", "reset")
+
+
+def service(robot: str, request: str) -> str:
+    """The service for a request such as `estop` or `stand`."""
+    return f"safety/{request}" if request in SAFETY_REQUESTS else f"{robot}_driver/{request}"

@@ -21,13 +21,10 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
-from sim2real_deploy.topics import LOW_STATE
+from sim2real_deploy.topics import ACTION, LOW_STATE, OBSERVATION, TICKS
 from sim2real_deploy.wire.decoders import StateDecoder
 from sim2real_deploy.wire.messages import FAMILIES
 
-TICKS = "control/ticks"
-OBSERVATION = "policy/observation"
-ACTION = "policy/action"
 MIN_SPEED = 20.0  # times real time,
 LONG_S = 60.0  # of recordings so long that loading the policy does not count
 

@@ -13,11 +13,10 @@ import numpy.typing as npt
 from sim2real_deploy.bags.recorded import Recorded, Series
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots.geometry import gravity_in_body_rows, to_body_rows, to_world_rows
-from sim2real_deploy.topics import LOW_CMD, LOW_STATE
+from sim2real_deploy.topics import LOW_CMD, LOW_STATE, ODOMETRY
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.robot import TwinRobot, Vector
 
-ODOMETRY = "odom"
 HORIZONS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 LEAD_IN = 25  # wire periods: longer than any command is under way
 JOINTS_APART = 0.1  # rad, rms over the joints

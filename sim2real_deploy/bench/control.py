@@ -10,12 +10,10 @@ for everybody.
 """
 
 import multiprocessing
-import os
 import struct
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from sim2real_deploy.bench.outcome import Outcome, Progress
 from sim2real_deploy.checks import Check
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
@@ -38,6 +37,7 @@ from sim2real_deploy.wire import vendor
 from sim2real_deploy.wire.channels import Kind, Participant, RawWriter
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE, DdsLink
 from sim2real_deploy.wire.decoders import StateDecoder
+from sim2real_deploy.wire.domains import free_domain
 from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
 from sim2real_deploy.wire.intake import Intake
 from sim2real_deploy.wire.messages import FAMILIES, Family
@@ -50,12 +50,11 @@ MOST_TURNS = 9  # where it stands still so often that too few seconds count
 FEWEST_SECONDS = 8
 _TICK = struct.Struct("<I")
 CONTESTANTS = ("echo", "ours", "vendor")
-Progress = Callable[[str, float], None]  # what is going on, and how far in all, 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What the source saw of one contestant in its median second; `max_ms` of all."""
+class Answers:
+    """How one contestant answered, in its median second; `max_ms` of all seconds."""
 
     p50_ms: float
     p99_ms: float
@@ -68,30 +67,27 @@ class Figures:
     unanswered: int  # states that no command ever knew of
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    echo: Figures
-    ours: Figures
-    vendor: Figures
-
-    def checks(self) -> list[Check]:
-        echo, ours, theirs = self.echo, self.ours, self.vendor
-        return [
-            Check.at_least("latency p50, times lower", theirs.p50_ms / ours.p50_ms, 4),
-            Check.at_least("latency p99, times lower", theirs.p99_ms / ours.p99_ms, 4),
-            Check.at_most("rate error", ours.rate_error_percent, 0.1, "%"),
-            Check.at_least("CPU, times lower", theirs.cpu_percent / ours.cpu_percent, 4),
-            Check.at_most("latency p50, of a bare echo", ours.p50_ms / echo.p50_ms, 2, "times"),
-            Check.at_most("latency p99, of a bare echo", ours.p99_ms / echo.p99_ms, 2, "times"),
-            Check.at_most("states never answered", ours.unanswered, 0),
-        ]
-
-    def raw(self) -> dict[str, Any]:
-        return asdict(self)
+def judge(echo: Answers, ours: Answers, vendor: Answers) -> Outcome:
+    checks = [
+        Check.at_least("latency p50, times lower", vendor.p50_ms / ours.p50_ms, 4),
+        Check.at_least("latency p99, times lower", vendor.p99_ms / ours.p99_ms, 4),
+        Check.at_most("rate error", ours.rate_error_percent, 0.1, "%"),
+        Check.at_least("CPU, times lower", vendor.cpu_percent / ours.cpu_percent, 4),
+        Check.at_most("latency p50, of a bare echo", ours.p50_ms / echo.p50_ms, 2, "times"),
+        Check.at_most("latency p99, of a bare echo", ours.p99_ms / echo.p99_ms, 2, "times"),
+        Check.at_most("states never answered", ours.unanswered, 0),
+    ]
+    rows = [
+        (field.name, *(getattr(figures, field.name) for figures in (echo, ours, vendor)))
+        for field in fields(Answers)
+    ]
+    raw = {"echo": asdict(echo), "ours": asdict(ours), "vendor": asdict(vendor)}
+    columns = ("LowState to LowCmd", *CONTESTANTS)
+    return Outcome("bench control", checks, raw, columns, rows)
 
 
-def run(robot: str, policy: str, seconds: float, progress: Progress) -> Result:
-    """Every contestant for so many seconds in all."""
+def run(robot: str, policy: str, seconds: float, progress: Progress) -> Outcome:
+    """Each contestant runs for `seconds` in all."""
     spec = load_robot(robot)
     load_bundle(policy, spec)  # refused here, in words, and not in a child
     turns: dict[str, list[_Turn]] = {name: [] for name in CONTESTANTS}
@@ -101,14 +97,14 @@ def run(robot: str, policy: str, seconds: float, progress: Progress) -> Result:
             for place, name in enumerate(CONTESTANTS):
                 number = turn * len(CONTESTANTS) + place
                 progress(name, min(0.95, number / (TURNS * len(CONTESTANTS))))
-                turns[name].append(_take_turn(name, spec, policy, seconds / TURNS, number))
+                turns[name].append(_take_turn(name, spec, policy, seconds / TURNS))
             counted = min(len(_undisturbed(taken, spec, witness)) for taken in turns.values())
             if turn + 1 >= TURNS and counted >= FEWEST_SECONDS:
                 break
     finally:
         witness.close()
     progress("done", 1.0)
-    return Result(**{name: _sum_up(taken, spec, witness) for name, taken in turns.items()})
+    return judge(**{name: _sum_up(taken, spec, witness) for name, taken in turns.items()})
 
 
 # How long the machine stood still; p50, p99, rate error; share of a core, and of it per command.
@@ -149,13 +145,13 @@ def _seconds(turns: list[_Turn], spec: RobotSpec, witness: StallWitness) -> list
     return [second for turn in turns for second in turn.seconds(spec.wire.rate_hz, witness)]
 
 
-def _sum_up(turns: list[_Turn], spec: RobotSpec, witness: StallWitness) -> Figures:
+def _sum_up(turns: list[_Turn], spec: RobotSpec, witness: StallWitness) -> Answers:
     undisturbed = _undisturbed(turns, spec, witness)
     counted = undisturbed or _seconds(turns, spec, witness)  # a machine that never runs through
     _, p50, p99, rate_error, cpu, cpu_each = np.median(counted, axis=0).tolist()
     latency = np.concatenate([turn.latency_s for turn in turns])
     answered = latency[np.isfinite(latency)]
-    return Figures(
+    return Answers(
         p50_ms=1e3 * p50,
         p99_ms=1e3 * p99,
         max_ms=1e3 * float(answered.max()),
@@ -168,9 +164,9 @@ def _sum_up(turns: list[_Turn], spec: RobotSpec, witness: StallWitness) -> Figur
     )
 
 
-def _take_turn(name: str, spec: RobotSpec, policy: str, seconds: float, number: int) -> _Turn:
+def _take_turn(name: str, spec: RobotSpec, policy: str, seconds: float) -> _Turn:
     context = multiprocessing.get_context("spawn")
-    domain = 101 + (os.getpid() + number) % 100
+    domain = free_domain()
     here, there = context.Pipe()
     contestant = {"echo": _echo, "ours": _ours, "vendor": _vendors}[name]
     child = context.Process(target=contestant, args=(domain, spec, policy, there), daemon=True)

@@ -3,23 +3,40 @@
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
+
+from sim2real_deploy.bench.outcome import Outcome, Progress
+from sim2real_deploy.checks import Check
+from sim2real_deploy.faults.assembly import whole_stack
 from sim2real_deploy.faults.stack import Stack
 
+P99_MS = 50.0
 MOVING_S = 0.1  # it stands up for so long before it is stopped
 PATIENCE_S = 2.0
 
 
-def time_calls(stack: Stack, calls: int, tell: Callable[[int], None]) -> list[float]:
-    """Milliseconds from each call of /safety/estop to damping, from the middle of standing up."""
+def run(robot: str, policy: str, calls: int, progress: Progress) -> Outcome:
+    with whole_stack(robot, policy) as (stack, _):
+        took_ms = time_calls(stack, calls, progress)
+    p50, p99, most = np.percentile(took_ms, (50, 99, 100)).tolist()
+    checks = [Check.at_most("call to damping, p99", p99, P99_MS, "ms")]
+    rows = [(calls, p50, p99, most)]
+    columns = ("calls, every core busy", "p50 ms", "p99 ms", "max ms")
+    return Outcome("bench estop", checks, {"times_ms": took_ms}, columns, rows)
+
+
+def time_calls(stack: Stack, calls: int, progress: Progress) -> list[float]:
+    """Milliseconds from each call of /safety/estop to damping, called while it stands up."""
+    progress("starting the stack", 0.0)
     stack.recover()
     took_ms = []
     with all_cores_busy():
         for number in range(calls):
-            tell(number)
-            start_ns = stack.call("safety/estop")
+            progress("estop", number / calls)
+            start_ns = stack.call("estop")
             damped_ns = stack.watch.damped_at(start_ns, PATIENCE_S)
             took_ms.append(float("inf") if damped_ns is None else (damped_ns - start_ns) / 1e6)
             stack.until("it stands up", lambda: _stands_up(stack))
@@ -33,8 +50,8 @@ def _stands_up(stack: Stack) -> bool:
     last = stack.watch.commands[-1]
     if not last.damping and time.monotonic_ns() - last.ns < 5e7:
         return True
-    if stack.succeeds("safety/reset"):
-        stack.succeeds(f"{stack.robot.name}_driver/stand")
+    if stack.succeeds("reset"):
+        stack.succeeds("stand")
     return False
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.gate.drive import SEEN_EVERY, Drive
-from sim2real_deploy.gate.rollouts import SETTLE_S
 from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.twin.views import camera_on, draw, renderer
 
+SETTLE_S = 3.0  # before anything is drawn
 COMMAND = (0.5, 0.0, 0.0)
 PICTURES = 8
 STRIP_S = 0.5  # one period of a trot

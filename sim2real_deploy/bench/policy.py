@@ -11,10 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.bench.outcome import Outcome, Progress
+from sim2real_deploy.checks import Check
+from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime import realtime
 from sim2real_deploy.runtime.stalls import STILL_MS, StallWitness
 
+P99_MS = 0.2
 MOST = 6  # times as many seconds as were asked for, on a machine that stands still that often
 
 
@@ -30,6 +35,42 @@ class Taken:
         values = self.counted if len(self.counted) else self.all
         p50, p99, most = np.percentile(values, (50, 99, 100)).tolist()
         return p50, p99, most
+
+
+def run(policy: str, robot: str, seconds: int, progress: Progress) -> Outcome:
+    spec = load_robot(robot)
+    running = load_bundle(policy, spec).open()
+    realtime.calm_interpreter()
+    realtime.lock_memory()
+    realtime.keep_awake()
+    taken = {
+        "in the loop": measure(
+            running,
+            spec.wire.rate_hz,
+            seconds,
+            False,
+            lambda done: progress("in the loop", done / 2),
+        ),
+        "after a rest": measure(
+            running,
+            spec.wire.rate_hz,
+            seconds,
+            True,
+            lambda done: progress("rested", (1 + done) / 2),
+        ),
+    }
+    rows = [
+        (name, *one.percentiles(), f"{len(one.counted)} of {len(one.all)}")
+        for name, one in taken.items()
+    ]
+    (_, p50, p99, most, _), (_, rested_p50, rested_p99, _, _) = rows
+    in_loop, rate = taken["in the loop"], running.contract.rate_hz
+    raw = {"p50_ms": p50, "p99_ms": p99, "max_ms": most, "rate_hz": rate}
+    raw |= {"rested_p50_ms": rested_p50, "rested_p99_ms": rested_p99}
+    raw |= {"steps": len(in_loop.all), "steps_counted": len(in_loop.counted)}
+    columns = ("ms per step", "p50", "p99", "max", "steps that count")
+    checks = [Check.at_most("inference p99", p99, P99_MS, "ms")]
+    return Outcome(f"bench policy: {policy} at {rate:g} Hz", checks, raw, columns, rows)
 
 
 def measure(

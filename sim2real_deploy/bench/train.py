@@ -2,12 +2,17 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from sim2real_deploy.bench.outcome import Outcome, Progress
+from sim2real_deploy.checks import Check
 from sim2real_deploy.robots import load_robot
-from sim2real_deploy.training.config import TrainingConfig
+from sim2real_deploy.training.config import TrainingConfig, load_training
 from sim2real_deploy.training.environment import Environment
 from sim2real_deploy.training.trainer import Collector, make_learner, use_one_thread
+
+COLLECTING = 0.6  # of the bare physics rate
+LEARNING = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +24,18 @@ class Throughput:
     learning: float  # and with the update
 
 
-def measure(config: TrainingConfig, seconds: float) -> Throughput:
+def run(config: str, seconds: float, progress: Progress) -> Outcome:
+    rate = measure(load_training(config), seconds, progress)
+    checks = [
+        Check.at_least("collecting / bare physics", rate.collecting / rate.bare, COLLECTING),
+        Check.at_least("learning / bare physics", rate.learning / rate.bare, LEARNING),
+    ]
+    rows = tuple(asdict(rate).items())
+    raw = {"steps_per_second": asdict(rate)}
+    return Outcome("bench train", checks, raw, ("one worker", "control steps/s"), rows)
+
+
+def measure(config: TrainingConfig, seconds: float, progress: Progress) -> Throughput:
     """Each part by turns in one run, so that a busy machine is busy for all three."""
     use_one_thread(seed=0)
     environment = Environment(config, load_robot(config.robot), config.ppo.environments, seed=0)
@@ -33,8 +49,9 @@ def measure(config: TrainingConfig, seconds: float) -> Throughput:
 
     bare = collecting = updating = 0.0
     rounds = 0
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until or not rounds:
+    start = time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds or not rounds:
+        progress("physics, collecting, learning in turn", elapsed / seconds)
         bare += _timed(physics)
         collecting += _timed(collector.collect)
         updating += _timed(lambda: learner.learn(collector.batch, collector.last_value))

@@ -1,24 +1,24 @@
 """What the twin costs beside bare physics, and how well it keeps real time on the wire."""
 
-import random
-import subprocess
-import sys
+import multiprocessing
+import threading
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import mujoco
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.bench.outcome import Outcome, Progress
 from sim2real_deploy.checks import Check
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, load_robot
-from sim2real_deploy.runtime.realtime import calm_interpreter
+from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_this_process
 from sim2real_deploy.twin.files import load_imperfections
+from sim2real_deploy.twin.on_wire import TwinOnWire
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire.dds_link import DdsLink
+from sim2real_deploy.wire.domains import free_domain
 from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 
@@ -28,8 +28,6 @@ _WARM_UP = 1000
 _STEP_HZ = 2.0  # legs trot in place: contacts come and go as in use,
 _TARGETS_HZ = 50.0  # and targets change when a policy steps
 _PATIENCE_S = 20.0
-
-Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +49,8 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
-    """On DDS, another process answering every state."""
+class OnWire:
+    """On DDS, with another process that answers every state."""
 
     seconds: float
     rate_hz: float
@@ -62,34 +60,31 @@ class Wire:
     bad: int
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    speed: Speed
-    wire: Wire
-
-    def checks(self) -> list[Check]:
-        speed, wire = self.speed, self.wire
-        return [
-            Check.at_least("in process, times real time", speed.times_real_time, 15.0),
-            Check.at_most("in process, cost by bare mj_step", speed.ratio, 2.0),
-            Check.at_most(
-                "state rate error", abs(wire.rate_hz / wire.nominal_hz - 1) * 100, 1, "%"
-            ),
-            Check.at_most("real-time factor error", abs(wire.real_time_factor - 1), 0.01),
-            Check.at_most("bad states", wire.bad, 0),
-        ]
-
-    def raw(self) -> dict[str, Any]:
-        return {"in_process": asdict(self.speed), "wire": asdict(self.wire)}
+def judge(speed: Speed, wire: OnWire) -> Outcome:
+    rate_error = 100 * abs(wire.rate_hz / wire.nominal_hz - 1)
+    checks = [
+        Check.at_least("in process, times real time", speed.times_real_time, 15.0),
+        Check.at_most("in process, cost by bare mj_step", speed.ratio, 2.0),
+        Check.at_most("state rate error", rate_error, 1, "%"),
+        Check.at_most("real-time factor error", abs(wire.real_time_factor - 1), 0.01),
+        Check.at_most("bad states", wire.bad, 0),
+    ]
+    rows = [
+        ("one wire period, of one core", speed.twin_us, "us"),
+        (f"of which {speed.steps} mj_step", speed.bare_us, "us"),
+        ("states on the wire", wire.rate_hz, "Hz"),
+        ("lost (the preset's bus drops some)", wire.lost, ""),
+    ]
+    raw = {"in_process": asdict(speed), "wire": asdict(wire)}
+    return Outcome("bench twin", checks, raw, ("", "value", "unit"), rows)
 
 
-def run(seconds: float, preset: str, progress: Progress) -> Result:
-    robot = load_robot("go2")
+def run(robot: str, seconds: float, preset: str, progress: Progress) -> Outcome:
+    spec = load_robot(robot)
     calm_interpreter()  # as the twin's own process does
     progress("in process, against bare mj_step", 0.0)
-    speed = measure_speed(robot, preset)
-    wire = measure_wire(robot, preset, seconds, progress)
-    return Result(speed, wire)
+    speed = measure_speed(spec, preset)
+    return judge(speed, measure_wire(spec, preset, seconds, progress))
 
 
 def measure_speed(robot: RobotSpec, preset: str) -> Speed:
@@ -97,7 +92,7 @@ def measure_speed(robot: RobotSpec, preset: str) -> Speed:
 
     Bare physics makes the same movements: from the same state, its motors told the same.
     """
-    twin = TwinRobot(robot, imperfections=load_imperfections(preset))
+    twin = TwinRobot(robot, imperfections=load_imperfections(preset, robot.name))
     samples = _trot(robot)
     for k in range(_WARM_UP):
         twin.advance(samples[k % len(samples)])
@@ -121,12 +116,13 @@ def measure_speed(robot: RobotSpec, preset: str) -> Speed:
     return Speed(twin_us, bare_us, 1 / robot.wire.rate_hz, steps)
 
 
-def measure_wire(robot: RobotSpec, preset: str, seconds: float, progress: Progress) -> Wire:
-    """The twin in a process of its own; here a client that answers every state."""
-    domain = random.randint(1, 100)
-    arguments = ["twin", "--domain", str(domain), "--preset", preset]
-    call = "from sim2real_deploy.cli import main; main()"
-    process = subprocess.Popen([sys.executable, "-c", call, *arguments], stdout=subprocess.DEVNULL)
+def measure_wire(robot: RobotSpec, preset: str, seconds: float, progress: Progress) -> OnWire:
+    """The twin runs in its own process; this one is a client that answers every state."""
+    domain = free_domain()
+    process = multiprocessing.get_context("spawn").Process(
+        target=_serve, args=(robot, preset, domain), daemon=True
+    )
+    process.start()
     link = DdsLink(robot, "lo", domain, name="bench")
     try:
         MotionSwitcher(link.participant, _PATIENCE_S).release()
@@ -145,13 +141,13 @@ def measure_wire(robot: RobotSpec, preset: str, seconds: float, progress: Progre
     finally:
         link.close()
         process.terminate()
-        process.wait()
+        process.join()
     if first is None or state is None:
         raise Refusal("bench twin: the twin's process sent no state")
     wall = (state.received_ns - first.received_ns) / 1e9
     counters = link.counters
     arrived = counters.received - received + counters.lost - lost  # sent, whatever the bus did
-    return Wire(
+    return OnWire(
         seconds=wall,
         rate_hz=arrived / wall,
         nominal_hz=robot.wire.rate_hz,
@@ -159,6 +155,14 @@ def measure_wire(robot: RobotSpec, preset: str, seconds: float, progress: Progre
         lost=counters.lost - lost,
         bad=counters.bad_crc + counters.bad_length + counters.not_finite,
     )
+
+
+def _serve(robot: RobotSpec, preset: str, domain: int) -> None:
+    prefer_this_process()
+    body = TwinRobot(robot, imperfections=load_imperfections(preset, robot.name), sport_mode=True)
+    with TwinOnWire(body, "lo", domain):
+        calm_interpreter()
+        threading.Event().wait()  # until it is terminated
 
 
 def _trot(robot: RobotSpec) -> list[bytes]:

@@ -7,17 +7,16 @@ the checksum and every check, the vendor's do not.
 
 import itertools
 import multiprocessing
-import os
 import struct
 import time
 import timeit
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
-from typing import Any
 
 import numpy as np
 
+from sim2real_deploy.bench.outcome import Outcome, Progress
 from sim2real_deploy.checks import Check
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
@@ -25,15 +24,15 @@ from sim2real_deploy.wire import vendor
 from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import LOW_STATE, DdsLink
 from sim2real_deploy.wire.decoders import StateDecoder
+from sim2real_deploy.wire.domains import free_domain
 from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
-from sim2real_deploy.wire.messages import GO_LOW_CMD, GO_LOW_STATE, REMOTE_BYTES
+from sim2real_deploy.wire.messages import FAMILIES, REMOTE_BYTES
 
 RATE_HZ = 500.0
 DISCOVERY_S = 1.0
 START_S = 60.0  # for a process to come up, on however busy a machine
 END_S = 1.0  # of silence
 _CPU_EVERY = 50  # samples between two looks at the CPU time: each is a system call
-Progress = Callable[[str, float], None]  # what is going on, and how far in all, 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,59 +56,53 @@ class OneWay:
     lost: int
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    vendor_codec: Codec
-    our_codec: Codec
-    vendor_way: OneWay
-    our_way: OneWay
-
-    def checks(self) -> list[Check]:
-        theirs, ours = self.vendor_codec, self.our_codec
-        way, our_way = self.vendor_way, self.our_way
-        return [
-            Check.at_least("decode, times faster", theirs.decode / ours.decode, 30),
-            Check.at_least("encode, times faster", theirs.encode / ours.encode, 30),
-            Check.at_least("checksum, times faster", theirs.checksum / ours.checksum, 30),
-            Check.at_least("one way p50, times lower", way.p50_ms / our_way.p50_ms, 5),
-            Check.at_least("receiver's CPU, times lower", way.cpu_percent / our_way.cpu_percent, 5),
-            Check.at_most("samples lost", our_way.lost, 0),
-        ]
-
-    def rows(self) -> list[tuple[str, str, float, float]]:
-        """Name, unit, the vendor's figure, ours."""
-        codec = [
-            (name, "us", getattr(self.vendor_codec, name), getattr(self.our_codec, name))
-            for name in ("decode", "encode", "checksum")
-        ]
-        way = [
-            (words, unit, getattr(self.vendor_way, name), getattr(self.our_way, name))
-            for name, words, unit in (
-                ("p50_ms", "one way, p50", "ms"),
-                ("p99_ms", "one way, p99", "ms"),
-                ("max_ms", "one way, max", "ms"),
-                ("cpu_percent", "receiver's CPU", "% of a core"),
-                ("sent", "samples sent", ""),
-                ("lost", "samples lost", ""),
-            )
-        ]
-        return codec + way
-
-    def raw(self) -> dict[str, Any]:
-        return asdict(self)
+WAY_ROWS = (
+    ("p50_ms", "one way, p50", "ms"),
+    ("p99_ms", "one way, p99", "ms"),
+    ("max_ms", "one way, max", "ms"),
+    ("cpu_percent", "receiver's CPU", "% of a core"),
+    ("sent", "samples sent", ""),
+    ("lost", "samples lost", ""),
+)
 
 
-def run(seconds: float, progress: Progress) -> Result:
+def judge(vendor_codec: Codec, codec: Codec, vendor_way: OneWay, way: OneWay) -> Outcome:
+    checks = [
+        Check.at_least("decode, times faster", vendor_codec.decode / codec.decode, 30),
+        Check.at_least("encode, times faster", vendor_codec.encode / codec.encode, 30),
+        Check.at_least("checksum, times faster", vendor_codec.checksum / codec.checksum, 30),
+        Check.at_least("one way p50, times lower", vendor_way.p50_ms / way.p50_ms, 5),
+        Check.at_least("receiver's CPU, times lower", vendor_way.cpu_percent / way.cpu_percent, 5),
+        Check.at_most("samples lost", way.lost, 0),
+    ]
+    rows = [
+        (name, getattr(vendor_codec, name), getattr(codec, name), "us")
+        for name in ("decode", "encode", "checksum")
+    ] + [
+        (words, getattr(vendor_way, name), getattr(way, name), unit)
+        for name, words, unit in WAY_ROWS
+    ]
+    raw = {
+        "vendor_codec": asdict(vendor_codec),
+        "our_codec": asdict(codec),
+        "vendor_way": asdict(vendor_way),
+        "our_way": asdict(way),
+    }
+    return Outcome("bench wire", checks, raw, ("", "vendor's", "ours", "unit"), rows)
+
+
+def run(robot: str, seconds: float, progress: Progress) -> Outcome:
     """Codec first, then both ways by turns, so that a busy moment meets both alike."""
     progress("codec", 0.0)
-    theirs, ours = _codecs()
+    spec = load_robot(robot)
+    theirs, ours = _codecs(spec)
     ways: dict[Callable[..., None], list[list[float]]] = {_ours: [], _vendors: []}
     turns = [_ours, _vendors, _ours, _vendors]
     for number, receive in enumerate(turns):
         progress("our path" if receive is _ours else "vendor's path", (1 + number) / 5)
-        ways[receive].append(_one_way(receive, seconds / 2))
+        ways[receive].append(_one_way(receive, spec, seconds / 2))
     progress("done", 1.0)
-    return Result(theirs, ours, _summary(ways[_vendors]), _summary(ways[_ours]))
+    return judge(theirs, ours, _summary(ways[_vendors]), _summary(ways[_ours]))
 
 
 def _summary(turns: list[list[float]]) -> OneWay:
@@ -121,8 +114,8 @@ def _summary(turns: list[list[float]]) -> OneWay:
     return OneWay(float(p50), float(p99), float(delays.max()), cpu * 100, sent, sent - received)
 
 
-def _codecs() -> tuple[Codec, Codec]:
-    robot = load_robot("go2")
+def _codecs(robot: RobotSpec) -> tuple[Codec, Codec]:
+    family = FAMILIES[robot.wire.family]
     # Two by turns: a command that repeats would not be encoded again.
     commands = itertools.cycle(
         JointCommand(*(np.linspace(-1, end, robot.joint_count, dtype=np.float32),) * 5)
@@ -132,8 +125,8 @@ def _codecs() -> tuple[Codec, Codec]:
     state_sample = StateEncoder(robot).encode(_standing(robot))
     command_sample = encoder.encode(next(commands))
     state_class, command_class = (
-        vendor.idl(GO_LOW_STATE.type_name),
-        vendor.idl(GO_LOW_CMD.type_name),
+        vendor.idl(family.state.type_name),
+        vendor.idl(family.command.type_name),
     )
     their_command = command_class.deserialize(command_sample)
     checksum = vendor.checksum()
@@ -157,20 +150,21 @@ def _codecs() -> tuple[Codec, Codec]:
     )
 
 
-def _one_way(receive: Callable[..., None], seconds: float) -> list[float]:
+def _one_way(receive: Callable[..., None], robot: RobotSpec, seconds: float) -> list[float]:
     """One sender, one receiver, each a process of its own."""
     context = multiprocessing.get_context("spawn")
-    domain = 101 + os.getpid() % 100
+    domain = free_domain()
     here, there = context.Pipe()
-    receiver = context.Process(target=receive, args=(domain, there), daemon=True)
+    receiver = context.Process(target=receive, args=(domain, robot, there), daemon=True)
     send = _send_ours if receive is _ours else _send_vendors
     receiver.start()
     try:
         _told(here)  # that it listens
-        sender = context.Process(target=send, args=(domain, int(seconds * RATE_HZ)), daemon=True)
+        count = int(seconds * RATE_HZ)
+        sender = context.Process(target=send, args=(domain, robot, count), daemon=True)
         sender.start()
         sender.join()
-        return [int(seconds * RATE_HZ), *_told(here)]
+        return [count, *_told(here)]
     finally:
         receiver.kill()
         receiver.join()
@@ -221,8 +215,8 @@ def _paced(count: int, send: Callable[[int], None]) -> None:
         time.sleep(max(0.0, due - time.monotonic()))
 
 
-def _ours(domain: int, pipe: Connection) -> None:
-    link, log = DdsLink(load_robot("go2"), "lo", domain), _Log()
+def _ours(domain: int, robot: RobotSpec, pipe: Connection) -> None:
+    link, log = DdsLink(robot, "lo", domain), _Log()
     pipe.send([])
     timeout_s = START_S
     while (state := link.wait(timeout_s)) is not None:
@@ -238,10 +232,10 @@ def _read_all(state: RobotState) -> None:
     _ = state.q, state.temperature
 
 
-def _send_ours(domain: int, count: int) -> None:
-    robot = load_robot("go2")
+def _send_ours(domain: int, robot: RobotSpec, count: int) -> None:
+    type_name = FAMILIES[robot.wire.family].state.type_name
     encoder, state = StateEncoder(robot), _standing(robot)
-    writer = Participant(domain, "lo").writer(LOW_STATE, GO_LOW_STATE.type_name)
+    writer = Participant(domain, "lo").writer(LOW_STATE, type_name)
 
     def send(number: int) -> None:
         state.tick, state.remote = 2 * (number + 1), _stamp()
@@ -250,10 +244,11 @@ def _send_ours(domain: int, count: int) -> None:
     _paced(count, send)
 
 
-def _vendors(domain: int, pipe: Connection) -> None:
+def _vendors(domain: int, robot: RobotSpec, pipe: Connection) -> None:
     channel, log = vendor.module("core.channel"), _Log()
+    type_name = FAMILIES[robot.wire.family].state.type_name
     channel.ChannelFactoryInitialize(domain, "lo")
-    subscriber = channel.ChannelSubscriber(LOW_STATE, vendor.idl(GO_LOW_STATE.type_name))
+    subscriber = channel.ChannelSubscriber(LOW_STATE, vendor.idl(type_name))
     # With a queue of ten, as in all of the vendor's low-level examples.
     subscriber.Init(
         lambda message: log.add(bytes(message.wireless_remote[:8]), len(log.delays) + 1), 10
@@ -268,13 +263,12 @@ def _vendors(domain: int, pipe: Connection) -> None:
     pipe.send(log.report(seen))
 
 
-def _send_vendors(domain: int, count: int) -> None:
+def _send_vendors(domain: int, robot: RobotSpec, count: int) -> None:
     channel = vendor.module("core.channel")
     channel.ChannelFactoryInitialize(domain, "lo")
-    state_class = vendor.idl(GO_LOW_STATE.type_name)
+    state_class = vendor.idl(FAMILIES[robot.wire.family].state.type_name)
     publisher = channel.ChannelPublisher(LOW_STATE, state_class)
     publisher.Init()
-    robot = load_robot("go2")
     message = state_class.deserialize(StateEncoder(robot).encode(_standing(robot)))
 
     def send(number: int) -> None:
@@ -286,5 +280,5 @@ def _send_vendors(domain: int, count: int) -> None:
 
 def _standing(robot: RobotSpec) -> RobotState:
     """A state like any the robot sends."""
-    blank = b"\x00\x01".ljust(GO_LOW_STATE.size, b"\0")
+    blank = b"\x00\x01".ljust(FAMILIES[robot.wire.family].state.size, b"\0")
     return replace(StateDecoder(robot).decode(blank, 0), q=robot.stand_pose)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.runtime.world_clock import world_may_wait
+from sim2real_deploy.topics import ODOMETRY, TRUTH
 
 Value = str | int | float | bool
 YES_NO = ("true", "false")
@@ -124,7 +125,7 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
 def walk_programme(values: Mapping[str, str]) -> tuple[Process, ...]:
     """The stack, and an operator that walks a short programme and judges it."""
     duration = _number(values, "duration")
-    truth = "odom" if values["robot"] == "real" else "twin/odom"
+    truth = ODOMETRY if values["robot"] == "real" else TRUTH
     operator: dict[str, Value] = {"robot": values["model"], "runs": values["runs"]}
     operator.update(duration=duration, truth=truth, recorded=values["record"] == "true")
     return (*go2_walk(values), Process("walk_programme", operator, essential=True))

@@ -8,7 +8,6 @@ import io
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -18,29 +17,14 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from sim2real_deploy.bringup.graph import Process, Value
+from sim2real_deploy.bringup.graph import Process
+from sim2real_deploy.bringup.node_process import command_line
 from sim2real_deploy.runtime import stop_order
 
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
 STATUS = "\r"  # a line that begins so replaces the one before it, on a terminal
 STOP_PATIENCE_S = 15.0  # sitting down and damping takes a few seconds
 RESPAWN_PAUSE_S = 2.0
-
-
-def command_line(
-    process: Process, namespace: str, params_file: str, remaps: Sequence[str] = ()
-) -> list[str]:
-    """How one node process is started, launch_ros or not."""
-    command = [sys.executable, "-m", f"sim2real_deploy.nodes.{process.name}", "--ros-args"]
-    for name, value in process.parameters.items():
-        command += ["-p", f"{name}:={_ros_value(value)}"]
-    if namespace:
-        command += ["-r", f"__ns:=/{namespace.strip('/')}"]
-    for remap in remaps:
-        command += ["-r", remap]
-    if params_file:
-        command += ["--params-file", params_file]
-    return command
 
 
 @dataclass(slots=True)
@@ -167,11 +151,3 @@ class Launcher:
     def _say(self, name: str, colour: str, line: str) -> None:
         text = Text.assemble((f"{name:>18} ", colour), Text.from_ansi(line))
         self._console.print(text, soft_wrap=True)
-
-
-def _ros_value(value: Value) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return f"'{value}'"  # quoted: a policy called 1.0 is still a name
-    return str(value)

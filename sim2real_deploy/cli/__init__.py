@@ -16,8 +16,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-bench = typer.Typer(help="Measure, in one run, and judge.", no_args_is_help=True)
-app.add_typer(bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,11 +1,11 @@
 """`sim2real estop|stop|reset|stand|walk|sit|damp|status`: the stack's services, without `ros2`."""
 
-import os
-import sys
 from collections.abc import Callable
 
 import typer
 
+from sim2real_deploy.bringup.graph import Process
+from sim2real_deploy.bringup.node_process import become
 from sim2real_deploy.cli import app
 
 NAMESPACE = typer.Option("", help="ROS namespace of the stack.")
@@ -21,19 +21,9 @@ VERBS = {
 }
 
 
-def run_node(module: str, namespace: str, **parameters: str) -> None:
-    """Become that node process; only nodes/ may import rclpy."""
-    command = [sys.executable, "-m", f"sim2real_deploy.nodes.{module}", "--ros-args"]
-    for name, value in parameters.items():
-        command += ["-p", f"{name}:='{value}'"]
-    if namespace:
-        command += ["-r", f"__ns:=/{namespace.strip('/')}"]
-    os.execv(command[0], command)
-
-
 def _verb(name: str) -> Callable[[str, str], None]:
     def call(robot: str = ROBOT, namespace: str = NAMESPACE) -> None:
-        run_node("call", namespace, robot=robot, service=name)
+        become(Process("call", {"robot": robot, "service": name}), namespace)
 
     return call
 
@@ -45,4 +35,4 @@ for _name, _words in VERBS.items():
 @app.command("status")
 def status(namespace: str = NAMESPACE) -> None:
     """Say what the stack is doing: mode, safety, recording, timing."""
-    run_node("status", namespace)
+    become(Process("status"), namespace)

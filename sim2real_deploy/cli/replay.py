@@ -41,17 +41,14 @@ def replay(
 
 
 def _into_ros(bag: Path, rate: float, start: float, loop: bool) -> None:
-    import os
-    import sys
-
     from sim2real_deploy.bags import Bag
+    from sim2real_deploy.bringup.graph import Process
+    from sim2real_deploy.bringup.node_process import become
 
     Bag(bag)  # refuses here, before a node starts
-    parameters = {"bag": f"'{bag.resolve()}'", "rate": rate, "start": start, "loop": loop}
-    command = [sys.executable, "-m", "sim2real_deploy.nodes.replay", "--ros-args"]
-    for name, value in parameters.items():
-        command += ["-p", f"{name}:={str(value).lower() if isinstance(value, bool) else value}"]
-    os.execv(command[0], command)
+    become(
+        Process("replay", {"bag": str(bag.resolve()), "rate": rate, "start": start, "loop": loop})
+    )
 
 
 def _through_policy(path: Path, bundle: Path | None, json: Path | None) -> None:

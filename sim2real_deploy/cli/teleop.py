@@ -2,8 +2,10 @@
 
 import typer
 
+from sim2real_deploy.bringup.graph import Process
+from sim2real_deploy.bringup.node_process import become
 from sim2real_deploy.cli import app
-from sim2real_deploy.cli.operate import NAMESPACE, ROBOT, run_node
+from sim2real_deploy.cli.operate import NAMESPACE, ROBOT
 
 
 @app.command("teleop")
@@ -13,4 +15,4 @@ def teleop(
     stage: str = typer.Option("field", help="The fastest that keys may ask for."),
 ) -> None:
     """Drive with the keyboard: w/s/a/d/q/e, 1 stand, 2 walk, 3 sit, 0 damp, x emergency stop."""
-    run_node("teleop", namespace, robot=robot, stage=stage)
+    become(Process("teleop", {"robot": robot, "stage": stage}), namespace)

@@ -1,7 +1,6 @@
 """`sim2real up`: the node graph of a bring-up, where there is no `ros2 launch`."""
 
 import os
-import random
 from pathlib import Path
 
 import typer
@@ -9,6 +8,7 @@ import typer
 from sim2real_deploy.bringup.graph import BRINGUPS, Argument, resolve
 from sim2real_deploy.cli import app
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.wire.domains import free_domain
 
 FREE = "free"
 
@@ -52,23 +52,6 @@ def _report_newest(runs: Path) -> None:
     if summaries:
         newest = max(summaries, key=lambda file: file.stat().st_mtime)
         report(newest.parent, output=None)
-
-
-def free_domain() -> int:
-    """A DDS domain none of whose UDP ports is in use here, so that runs do not meet."""
-    in_use = set()
-    for table in ("/proc/net/udp", "/proc/net/udp6"):
-        if Path(table).exists():
-            rows = Path(table).read_text().splitlines()[1:]
-            in_use |= {int(row.split()[1].split(":")[1], 16) for row in rows}
-    domains = [
-        domain
-        for domain in range(1, 101)  # higher ones reach into the ephemeral ports
-        if in_use.isdisjoint(range(7400 + 250 * domain, 7650 + 250 * domain))
-    ]
-    if not domains:
-        raise Refusal("no free DDS domain on this machine: end some of the running stacks")
-    return random.choice(domains)
 
 
 def _split(argument: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ WALKED_NS = 1_000_000_000  # at least, before a fault
 
 
 @dataclass
-class Result:
+class CaseResult:
     """Every trial of one case: the time it took, and what was wrong with it."""
 
     case: Case
@@ -46,7 +46,7 @@ class Result:
 
 def run_campaign(
     stack: Stack, cases: Sequence[Case], repeat: int, tell: Callable[[Case, int], None]
-) -> Iterator[Result]:
+) -> Iterator[CaseResult]:
     """Case by case, so that what was measured before an interruption is not lost."""
     witness = StallWitness()
     try:
@@ -62,9 +62,9 @@ def _run_case(
     repeat: int,
     witness: StallWitness,
     tell: Callable[[Case, int], None],
-) -> Result:
+) -> CaseResult:
     """A trial that fails while the machine itself stood still is taken again, and counted."""
-    result = Result(case)
+    result = CaseResult(case)
     while len(result.times_ms) < repeat:
         tell(case, len(result.times_ms))
         try:

@@ -172,12 +172,12 @@ def refuse_start(stack: Stack) -> int:
     """Another program has rt/lowcmd open when the robot is to stand up: it must not."""
     participant = Participant(stack.domain, stack.interface, "intruder")
     writer = participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command.type_name)
-    stack.call("safety/estop")
+    stack.call("estop")
     stack.until("damping", lambda: stack.mode == "damping")
     time.sleep(1.0)
-    stack.succeeds("safety/reset")
+    stack.succeeds("reset")
     now_ns = time.monotonic_ns()
-    stack.succeeds(f"{stack.robot.name}_driver/stand")
+    stack.succeeds("stand")
     time.sleep(0.5)
     participant.close()
     del writer
@@ -213,15 +213,15 @@ def cases(stack: Stack) -> tuple[Case, ...]:
     frozen += [Fault(target="encoder", word="stuck", joint=j) for j in stack.robot.joint_names]
     hot = Fault(target="temperature", word="wrong", joint=JOINT, amount=62.0)
     warm = Fault(target="temperature", word="wrong", joint=JOINT, amount=54.0)
-    hundred = called(*["safety/estop"] * 100)
+    hundred = called(*["estop"] * 100)
     cable = Case("cable pulled", pull_cable, "damping", 1000 * UNPLUGGED_S + 200, ("state_silent",))
     return (
         *((cable,) if stack.cable else ()),
-        Case("estop called", called("safety/estop"), "damping", 20, ("estop_called",)),
+        Case("estop called", called("estop"), "damping", 20, ("estop_called",)),
         Case("estop called 100 times at once", hundred, "damping", 20, ("estop_called",)),
-        Case("estop during a reset", called("safety/reset", "safety/estop"), "damping", 20,
+        Case("estop during a reset", called("reset", "estop"), "damping", 20,
              ("estop_called",)),
-        Case("stop called", called("safety/stop"), "sits", 6000, ("stop_called",)),
+        Case("stop called", called("stop"), "sits", 6000, ("stop_called",)),
         Case("L2+B on the remote", press_chord, "damping", 20, ("remote_estop",)),
         Case("state silent", fault(Fault(target="state", word="off")), "damping", 50,
              ("state_silent",)),

@@ -19,7 +19,7 @@ import numpy as np
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.faults.cable import Cable
 from sim2real_deploy.faults.wire_watch import WireWatch
-from sim2real_deploy.robots import load_robot
+from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.geometry import tilt
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.on_wire import TwinOnWire
@@ -51,6 +51,7 @@ class Stack:
     def __init__(
         self,
         folder: Path,
+        robot: RobotSpec,
         domain: int,
         ros_domain: int,
         commands: Commands,
@@ -60,7 +61,7 @@ class Stack:
         self.cable = cable
         self.interface = cable.interface if cable else LOOPBACK
         self.runs = folder / "runs"
-        self.robot = load_robot("go2")
+        self.robot = robot
         self.domain = domain
         self._commands = commands
         self._environment = os.environ | {
@@ -68,7 +69,7 @@ class Stack:
             "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
             "XDG_RUNTIME_DIR": str(folder),
         }
-        body = TwinRobot(self.robot, imperfections=load_imperfections("default"))
+        body = TwinRobot(self.robot, imperfections=load_imperfections(robot=robot.name))
         self.twin = TwinOnWire(body, self.interface, domain)
         self.watch = WireWatch(self.robot, self.interface, domain)
         self.running: dict[str, subprocess.Popen[str]] = {}
@@ -220,20 +221,19 @@ class Stack:
     def _walk_again(self) -> bool:
         """One attempt; whatever is not ready yet is tried again."""
         self.all_run()
-        driver = f"{self.robot.name}_driver"
         if self._walks():
             return True
         if self.twin.ask(lambda twin: tilt(twin.base_truth.quaternion)) > FALLEN_RAD:
             self.set_on_its_feet()
             time.sleep(0.5)
         at_rest = self.ask(view=True)["safety"].get("control") in ("damping", "passive")
-        if not at_rest or not self.succeeds("safety/reset"):
+        if not at_rest or not self.succeeds("reset"):
             return False
         self.set_on_its_feet()
         return (
-            self.succeeds(f"{driver}/stand")
+            self.succeeds("stand")
             and self._comes_to("standing")
-            and self.succeeds(f"{driver}/walk")
+            and self.succeeds("walk")
             and self._comes_to("walking")
         )
 

@@ -7,10 +7,10 @@ from typing import Any
 import rclpy
 from std_srvs.srv import Trigger
 
+from sim2real_deploy import topics
 from sim2real_deploy.nodes.common import ROBOT, Parameter, declare
 
 PATIENCE_S = 10.0
-SAFETY = ("estop", "stop", "reset")
 PARAMETERS = (ROBOT, Parameter("service", "estop", "Which service: estop, stop, reset, stand, …"))
 
 
@@ -20,8 +20,7 @@ def main() -> None:
     node = rclpy.create_node("sim2real_call", enable_rosout=False)
     values = declare(node, PARAMETERS)
     service = values["service"]
-    owner = "safety" if service in SAFETY else f"{values['robot']}_driver"
-    client: Any = node.create_client(Trigger, f"{owner}/{service}")
+    client: Any = node.create_client(Trigger, topics.service(values["robot"], service))
     start = time.monotonic()
     if not client.wait_for_service(PATIENCE_S):
         print(

@@ -13,6 +13,7 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.node import Node
 
+from sim2real_deploy import topics
 from sim2real_deploy.control.between_steps import between_steps
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
@@ -76,8 +77,8 @@ class Control(Driver):
         )
         self.connect(controller, self.ask, self._link.now_ns)
         self._statistics = Statistics(self.loop)
-        self._stats = self.create_publisher(DiagnosticArray, "control/stats", 10)
-        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._stats = self.create_publisher(DiagnosticArray, topics.STATISTICS, 10)
+        self._diagnostics = self.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
         self._policy_node = policy_node
         self._loop_thread = threading.Thread(target=self._control, name="control")
         self._mirror_thread = threading.Thread(target=self._mirror, name="mirror")

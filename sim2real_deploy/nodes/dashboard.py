@@ -15,14 +15,15 @@ from geometry_msgs.msg import Twist
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
 from sensor_msgs.msg import BatteryState, JointState
-from std_msgs.msg import Float32MultiArray, String
-from std_srvs.srv import Trigger
+from std_msgs.msg import Float32MultiArray
 
+from sim2real_deploy import topics
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.dashboard.snapshot import REQUESTS, Answered, Snapshot, Velocity
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import LATCHED, ROBOT, SENSOR, Parameter, Stop, declare, run
+from sim2real_deploy.nodes.common import ROBOT, SENSOR, Parameter, Stop, declare, run
 from sim2real_deploy.nodes.newest import Newest
+from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.robots import load_robot
 
 PARAMETERS = (
@@ -47,25 +48,15 @@ class Dashboard(Node):
         self._snapshot = Snapshot()
         self._velocity = STILL
         self._heard_joints = -np.inf
-        self._command = self.create_publisher(Twist, "cmd_vel", 10)
-        driver = f"{robot.name}_driver"
-        self._callers: dict[str, Any] = {
-            name: self.create_client(
-                Trigger, f"safety/{name}" if name in ("estop", "reset") else f"{driver}/{name}"
-            )
-            for name in ("estop", *REQUESTS)
-        }
-        self._joints = Newest(self, JointState, "joint_states", SENSOR)
-        self._odometry = Newest(self, Odometry, "odom", SENSOR)
-        self._asked = Newest(self, Twist, "cmd_vel", 10)
+        requests = ("estop", *REQUESTS)
+        self._stack = StackClient(self, robot.name, requests, updated=self._on_stack)
+        self._joints = Newest(self, JointState, topics.JOINTS, SENSOR)
+        self._odometry = Newest(self, Odometry, topics.ODOMETRY, SENSOR)
+        self._asked = Newest(self, Twist, topics.VELOCITY, 10)
         subscribe = self.create_subscription
-        subscribe(Float32MultiArray, "joint_temperatures", self._on_temperatures, SENSOR)
-        subscribe(BatteryState, "battery_state", self._on_battery, 10)
-        subscribe(String, "control/mode", self._on_mode, LATCHED)
-        subscribe(DiagnosticStatus, "safety/state", self._on_safety, LATCHED)
-        subscribe(String, "recorder/run", self._on_run, LATCHED)
-        subscribe(DiagnosticArray, "control/stats", self._on_statistics, 10)
-        subscribe(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
+        subscribe(Float32MultiArray, topics.TEMPERATURES, self._on_temperatures, SENSOR)
+        subscribe(BatteryState, topics.BATTERY, self._on_battery, 10)
+        subscribe(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, 10)
         host, token = values["host"], values["token"]
         if host in page_module.LOCAL:
             token = ""
@@ -92,33 +83,19 @@ class Dashboard(Node):
     # What the page asks for, in the page's threads
 
     def estop(self, answered: Answered) -> None:
-        self.ask("estop", answered)
+        self._stack.ask("estop", answered)
 
     def ask(self, service: str, answered: Answered) -> None:
-        client = self._callers[service]
-        if not client.service_is_ready():
-            answered(False, f"nobody offers {client.srv_name}: is the stack up?")
-            return
-
-        def show(future: Any) -> None:
-            answer = future.result()
-            answered(answer.success, answer.message)
-
-        client.call_async(Trigger.Request()).add_done_callback(show)
+        self._stack.ask(service, answered)
 
     def drive(self, velocity: Velocity) -> None:
         was, self._velocity = self._velocity, velocity
         if velocity == STILL and was != STILL:
-            self._publish(STILL)
+            self._stack.drive(*STILL)
 
     def _send_velocity(self) -> None:
         if self._velocity != STILL:
-            self._publish(self._velocity)
-
-    def _publish(self, velocity: Velocity) -> None:
-        twist = Twist()
-        twist.linear.x, twist.linear.y, twist.angular.z = velocity
-        self._command.publish(twist)
+            self._stack.drive(*self._velocity)
 
     # What the page shows
 
@@ -128,6 +105,8 @@ class Dashboard(Node):
             if not self._page.watched:
                 continue
             self._look()
+            self._snapshot.recording = self._stack.recording
+            self._snapshot.statistics = self._stack.statistics
             self._page.show(self._snapshot)
             if time.monotonic() >= words_due:
                 words_due = time.monotonic() + WORDS_S
@@ -158,22 +137,14 @@ class Dashboard(Node):
     def _on_battery(self, message: BatteryState) -> None:
         self._snapshot.battery = f"{message.percentage * 100:.0f} %, {message.voltage:.1f} V"
 
-    def _on_mode(self, message: String) -> None:
-        self._snapshot.mode = message.data
-        self._note(f"mode: {message.data}")
-
-    def _on_safety(self, message: DiagnosticStatus) -> None:
-        if message.message != self._snapshot.safety:
-            self._note(f"safety: {message.message}")
-        self._snapshot.safety = message.message
-        self._snapshot.stopped = message.level == DiagnosticStatus.ERROR
-
-    def _on_run(self, message: String) -> None:
-        self._snapshot.recording = message.data
-
-    def _on_statistics(self, message: DiagnosticArray) -> None:
-        for status in message.status:
-            self._snapshot.statistics = {pair.key: pair.value for pair in status.values}
+    def _on_stack(self) -> None:
+        shown, stack = self._snapshot, self._stack
+        if stack.mode != shown.mode:
+            self._note(f"mode: {stack.mode}")
+        if stack.safety.message != shown.safety:
+            self._note(f"safety: {stack.safety.message}")
+        shown.mode, shown.safety = stack.mode, stack.safety.message
+        shown.stopped = stack.safety.level == DiagnosticStatus.ERROR
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:

@@ -13,6 +13,7 @@ from sensor_msgs.msg import BatteryState, Imu, JointState, Joy
 from std_msgs.msg import Float32MultiArray, Float64MultiArray, String, UInt8MultiArray
 from std_srvs.srv import Trigger
 
+from sim2real_deploy import topics
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.limits import Limit
 from sim2real_deploy.control.modes import REQUESTS, Decision, Event, Mode
@@ -47,21 +48,21 @@ class Driver(Node):
         self._mode: Mode | None = None
         self._frame = f"{spec.name}_base"
         publish = self.create_publisher
-        self._joints = publish(JointState, "joint_states", SENSOR)
-        self._imu = publish(Imu, "imu/data", SENSOR)
-        self._battery = publish(BatteryState, "battery_state", 10)
-        self._heat = publish(Float32MultiArray, "joint_temperatures", SENSOR)
-        self._feet = publish(Float32MultiArray, "foot_forces", SENSOR)
-        self._odom = publish(Odometry, "odom", SENSOR)
-        self._joy = publish(Joy, "remote", SENSOR)
-        self._modes = publish(String, "control/mode", LATCHED)
-        self._ticks = publish(Float64MultiArray, "control/ticks", REPLAYED)
-        self._asked = publish(JointState, "command/asked", SENSOR)
-        self._sent = publish(JointState, "command/sent", SENSOR)
-        self._limits = publish(UInt8MultiArray, "command/limits", SENSOR)
-        self.create_subscription(Twist, "cmd_vel", self._on_twist, 10)
-        self.create_subscription(TwistStamped, "cmd_vel_stamped", self._on_stamped, 10)
-        self.create_subscription(Joy, "joy", self._on_joy, 10)
+        self._joints = publish(JointState, topics.JOINTS, SENSOR)
+        self._imu = publish(Imu, topics.IMU, SENSOR)
+        self._battery = publish(BatteryState, topics.BATTERY, 10)
+        self._heat = publish(Float32MultiArray, topics.TEMPERATURES, SENSOR)
+        self._feet = publish(Float32MultiArray, topics.FOOT_FORCES, SENSOR)
+        self._odom = publish(Odometry, topics.ODOMETRY, SENSOR)
+        self._joy = publish(Joy, topics.REMOTE, SENSOR)
+        self._modes = publish(String, topics.MODE, LATCHED)
+        self._ticks = publish(Float64MultiArray, topics.TICKS, REPLAYED)
+        self._asked = publish(JointState, topics.COMMAND_ASKED, SENSOR)
+        self._sent = publish(JointState, topics.COMMAND_SENT, SENSOR)
+        self._limits = publish(UInt8MultiArray, topics.COMMAND_LIMITS, SENSOR)
+        self.create_subscription(Twist, topics.VELOCITY, self._on_twist, 10)
+        self.create_subscription(TwistStamped, topics.VELOCITY_STAMPED, self._on_stamped, 10)
+        self.create_subscription(Joy, topics.JOY, self._on_joy, 10)
         for event in REQUESTS:
             self.create_service(Trigger, f"~/{event.value}", self._service(event))
         limit_bits = ",".join(f"{limit.value}={limit.name.lower()}" for limit in Limit)

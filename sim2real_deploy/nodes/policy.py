@@ -8,6 +8,7 @@ from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.nodes.arrays import floats, labelled
 from sim2real_deploy.nodes.common import REPLAYED, heard
 from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.topics import ACTION, OBSERVATION
 
 
 class PolicyNode(Node):
@@ -15,10 +16,8 @@ class PolicyNode(Node):
 
     def __init__(self) -> None:
         super().__init__("policy")
-        self._observations = self.create_publisher(
-            Float32MultiArray, "policy/observation", REPLAYED
-        )
-        self._actions = self.create_publisher(Float32MultiArray, "policy/action", REPLAYED)
+        self._observations = self.create_publisher(Float32MultiArray, OBSERVATION, REPLAYED)
+        self._actions = self.create_publisher(Float32MultiArray, ACTION, REPLAYED)
         self._observation, self._action = Float32MultiArray(), Float32MultiArray()
 
     def connect(self, policy: Policy | None) -> None:

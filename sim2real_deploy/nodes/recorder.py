@@ -23,13 +23,13 @@ from sim2real_deploy.nodes.common import LATCHED, WIRE, Parameter, Stop, declare
 from sim2real_deploy.nodes.raw_topics import RawTopics
 from sim2real_deploy.policy.contract import bundle_folder
 from sim2real_deploy.robots import RobotSpec, load_robot
+from sim2real_deploy.topics import DIAGNOSTICS, SAFETY
 from sim2real_deploy.wire.channels import Participant, RawReader
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.messages import FAMILIES
 
 POLL_S = 0.02
 DISCOVER_S = 0.25
-SAFETY_STATE = "safety/state"
 VERSIONS = ("numpy", "onnxruntime", "cyclonedds", "mujoco", "mcap", "ros-rclpy")
 PARAMETERS = (
     *WIRE,
@@ -77,7 +77,7 @@ class Recorder(Node):
         self._asked_nodes: set[str] = set()
         self._in_error = False
         self._announced_run: Path | None = None
-        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._diagnostics = self.create_publisher(DiagnosticArray, DIAGNOSTICS, 10)
         self._run_name = self.create_publisher(String, "~/run", LATCHED)
         self.create_service(Trigger, "~/pin", self._pin)
         self.create_timer(DISCOVER_S, self._discover)
@@ -151,7 +151,7 @@ class Recorder(Node):
                     )
 
     def _drain_topics(self) -> None:
-        safety = self.resolve_topic_name(SAFETY_STATE)
+        safety = self.resolve_topic_name(SAFETY)
         while not self._stop.wait(POLL_S):
             for message in self._topics.take():
                 self.recording.put(message)

@@ -20,6 +20,7 @@ from rclpy.qos import QoSProfile
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
+from sim2real_deploy import topics
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import CLOCK, LATCHED, WIRE, Parameter, declare, run
 from sim2real_deploy.nodes.common import Stop as ProcessEnd
@@ -85,16 +86,16 @@ class SafetySupervisor(Node):
         self._switcher = MotionSwitcher(link.participant, MODE_TIMEOUT_S)
         self.loop = SupervisorLoop(self._robot, events, link, channel, values["dead_man"])
 
-        self._state = self.create_publisher(DiagnosticStatus, "safety/state", LATCHED)
-        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._state = self.create_publisher(DiagnosticStatus, topics.SAFETY, LATCHED)
+        self._diagnostics = self.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
         for name, callback in (
-            ("estop", self._on_estop),
-            ("stop", self._on_stop),
-            ("reset", self._on_reset),
+            (topics.ESTOP, self._on_estop),
+            (topics.STOP, self._on_stop),
+            (topics.RESET, self._on_reset),
         ):
-            self.create_service(Trigger, f"safety/{name}", callback, qos_profile=CROWD)
-        self.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
-        self.create_subscription(String, "recorder/run", self._on_run, LATCHED)
+            self.create_service(Trigger, name, callback, qos_profile=CROWD)
+        self.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, 10)
+        self.create_subscription(String, topics.RUN, self._on_run, LATCHED)
         self.create_timer(0.05, self._tell)
         self.create_timer(1.0, self._diagnose)
         self._told: DiagnosticStatus | None = None

@@ -9,20 +9,14 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator
-from typing import Any
 
 import rclpy
-from diagnostic_msgs.msg import DiagnosticStatus
-from geometry_msgs.msg import Twist
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
-from std_msgs.msg import String
-from std_srvs.srv import Trigger
 
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import (
-    LATCHED,
     ROBOT,
     STOP_SIGNALS,
     Parameter,
@@ -30,6 +24,7 @@ from sim2real_deploy.nodes.common import (
     talk_by_sockets,
 )
 from sim2real_deploy.nodes.keyboard import HELP, WISHES, Keyboard
+from sim2real_deploy.nodes.stack_client import StackClient
 
 PARAMETERS = (
     ROBOT,
@@ -44,50 +39,28 @@ class Teleop(Node):
         values = declare(self, PARAMETERS)
         most = load_stage(values["stage"]).velocity
         self.keyboard = Keyboard((most.vx, most.vy, most.wz))
-        self._mode = self._safety = self._said = ""
-        self._twist = self.create_publisher(Twist, "cmd_vel", 10)
-        driver = f"{values['robot']}_driver"
-        self._wishes: dict[str, Any] = {
-            wish: self.create_client(
-                Trigger, "safety/estop" if wish == "estop" else f"{driver}/{wish}"
-            )
-            for wish in WISHES.values()
-        }
-        self.create_subscription(String, "control/mode", self._on_mode, LATCHED)
-        self.create_subscription(DiagnosticStatus, "safety/state", self._on_safety, LATCHED)
+        self._said = ""
+        self._stack = StackClient(self, values["robot"], WISHES.values())
 
     def press(self, key: str) -> None:
         wish = self.keyboard.press(key)
         if wish is None:
             return
-        service = self._wishes[wish]
-        if not service.service_is_ready():
-            self._said = f"{wish}: nobody offers it"
-            return
         self._said = f"{wish}: asked"
-        future = service.call_async(Trigger.Request())
-        future.add_done_callback(lambda done: self._on_answer(wish, done.result()))
+        self._stack.ask(wish, lambda _, words: self._say(f"{wish}: {words}"))
+
+    def _say(self, words: str) -> None:
+        self._said = words
 
     def send(self) -> None:
-        twist, keys = Twist(), self.keyboard
-        twist.linear.x, twist.linear.y, twist.angular.z = keys.vx, keys.vy, keys.wz
-        self._twist.publish(twist)
+        self._stack.drive(self.keyboard.vx, self.keyboard.vy, self.keyboard.wz)
 
     def status(self) -> str:
-        keys = self.keyboard
+        keys, stack = self.keyboard, self._stack
         return (
             f"vx {keys.vx:+.1f}  vy {keys.vy:+.1f}  wz {keys.wz:+.1f}   "
-            f"{self._mode or 'control is not there'}   {self._safety}   {self._said}"
+            f"{stack.mode or 'control is not there'}   {stack.safety.message}   {self._said}"
         )
-
-    def _on_answer(self, wish: str, answer: Trigger.Response | None) -> None:
-        self._said = f"{wish}: {answer.message if answer else 'no answer'}"
-
-    def _on_mode(self, message: String) -> None:
-        self._mode = message.data
-
-    def _on_safety(self, message: DiagnosticStatus) -> None:
-        self._safety = message.message
 
 
 @contextlib.contextmanager

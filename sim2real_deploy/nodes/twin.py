@@ -30,6 +30,7 @@ from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.core_beats import CoreBeats
 from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_this_process
 from sim2real_deploy.runtime.world_clock import TwinClock, WorldClock, open_page
+from sim2real_deploy.topics import DIAGNOSTICS
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.floors import FLOORS, named_floor
@@ -70,7 +71,7 @@ class Twin(Node):
         self._on_wire = TwinOnWire(body, values["interface"], values["domain"], clock)
         self._odometry = self.create_publisher(Odometry, "~/odom", SENSOR)
         self._faults = self.create_publisher(String, "~/faults", LATCHED)
-        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._diagnostics = self.create_publisher(DiagnosticArray, DIAGNOSTICS, 10)
         self.create_subscription(String, "~/fault", self._on_request, 10)
         self.create_subscription(Wrench, "~/push", self._on_push, 10)
         self.create_service(Trigger, "~/clear_faults", self._on_clear)

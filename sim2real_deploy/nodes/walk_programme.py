@@ -6,23 +6,23 @@ import time
 from pathlib import Path
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-from geometry_msgs.msg import Twist
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
-from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from sim2real_deploy.checks import Check, exit_code, print_table, write_json
 from sim2real_deploy.gate.programme import Segment, Tracker, segment_at
-from sim2real_deploy.nodes.common import LATCHED, ROBOT, SENSOR, Parameter, Stop, declare, run
+from sim2real_deploy.nodes.common import ROBOT, SENSOR, Parameter, Stop, declare, run
+from sim2real_deploy.nodes.stack_client import StackClient
+from sim2real_deploy.robots.geometry import tilt
+from sim2real_deploy.topics import TRUTH
 
 PARAMETERS = (
     ROBOT,
     Parameter("duration", 20.0, "Seconds of walking; 0 walks until Ctrl-C.", (0.0, 86400.0)),
     Parameter("runs", "runs", "Folder for the summary where nothing is recorded."),
     Parameter("recorded", True, "Wait for the recorder before anything moves."),
-    Parameter("truth", "twin/odom", "Odometry to judge by: the twin's truth, or `odom`."),
+    Parameter("truth", TRUTH, "Odometry to judge by: the twin's truth, or `odom`."),
 )
 READY_S = 60.0  # the processes start side by side; ROS discovery takes a few seconds
 MOVE_S = 15.0
@@ -39,25 +39,12 @@ class WalkProgramme(Node):
         values = declare(self, PARAMETERS)
         self._duration_s = float(values["duration"])
         self._recorded = bool(values["recorded"])
-        self._bag: Path | None = None
-        self._folder = Path(values["runs"]) / time.strftime("%Y-%m-%d_%H-%M-%S")
+        self._unrecorded = Path(values["runs"]) / time.strftime("%Y-%m-%d_%H-%M-%S")
         self._stop = stop
         self._tracker = Tracker()
         self._segment: Segment | None = None
-        self._mode = ""
-        self._safety = ""
-        self._statistics: dict[str, str] = {}
         self._velocity = (0.0, 0.0, 0.0)
-        driver = f"{values['robot']}_driver"
-        self._requests: dict[str, Any] = {
-            name: self.create_client(Trigger, f"{driver}/{name}")
-            for name in ("stand", "walk", "sit")
-        }
-        self._command = self.create_publisher(Twist, "cmd_vel", 10)
-        self.create_subscription(String, "control/mode", self._on_mode, LATCHED)
-        self.create_subscription(DiagnosticStatus, "safety/state", self._on_safety, LATCHED)
-        self.create_subscription(DiagnosticArray, "control/stats", self._on_statistics, 10)
-        self.create_subscription(String, "recorder/run", self._on_run, LATCHED)
+        self._stack = StackClient(self, values["robot"], ("stand", "walk", "sit"))
         self.create_subscription(Odometry, values["truth"], self._on_odometry, SENSOR)
         self._thread = threading.Thread(target=self._run, name="programme", daemon=True)
         self._thread.start()
@@ -84,7 +71,7 @@ class WalkProgramme(Node):
     def _await_recorder(self) -> None:
         """So that the bag holds the whole run."""
         patience = time.monotonic() + READY_S
-        while self._recorded and self._bag is None:
+        while self._recorded and not self._stack.recording:
             self._check_running()
             if time.monotonic() > patience:
                 raise Ended("the recorder did not start")
@@ -92,7 +79,7 @@ class WalkProgramme(Node):
 
     def _reach(self, service: str, mode: str) -> None:
         """Ask until control agrees, then wait until it is there."""
-        client = self._requests[service]
+        client = self._stack.services[service]
         said = ""
         patience = time.monotonic() + READY_S
         while True:
@@ -111,10 +98,10 @@ class WalkProgramme(Node):
                 self.get_logger().info(f"waiting to {service}: {words}")
             time.sleep(0.5)
         patience = time.monotonic() + MOVE_S
-        while self._mode != mode:
+        while self._stack.mode != mode:
             self._check_running()
             if time.monotonic() > patience:
-                raise Ended(f"{service}: still {self._mode} after {MOVE_S:g} s; {self._safety}")
+                raise Ended(f"{service}: still {self._state()} after {MOVE_S:g} s")
             time.sleep(0.02)
 
     def _call(self, client: Any) -> Any:
@@ -136,19 +123,19 @@ class WalkProgramme(Node):
                 if self._ends_as_asked():
                     return
                 self._check_running()
-                if self._mode != "walking":
-                    raise Ended(f"it is {self._mode} and no longer walking; {self._safety}")
-                twist = Twist()
-                twist.linear.x, twist.linear.y = self._segment.vx, self._segment.vy
-                twist.angular.z = self._segment.wz
-                self._command.publish(twist)
+                if self._stack.mode != "walking":
+                    raise Ended(f"no longer walking but {self._state()}")
+                self._stack.drive(self._segment.vx, self._segment.vy, self._segment.wz)
                 if int(elapsed) > said:
                     said = int(elapsed)
                     self._say_status(elapsed)
                 time.sleep(COMMAND_PERIOD_S)
         finally:
             self._segment = None
-            self._command.publish(Twist())
+            self._stack.drive(0.0, 0.0, 0.0)
+
+    def _state(self) -> str:
+        return f"{self._stack.mode} ({self._stack.safety.message})"
 
     def _ends_as_asked(self) -> bool:
         """A walk without an end is ended by a signal."""
@@ -161,11 +148,11 @@ class WalkProgramme(Node):
     def _say_status(self, elapsed: float) -> None:
         assert self._segment is not None
         vx, vy, wz = self._velocity
-        tilt = math.degrees(self._tracker.max_tilt_rad)
+        leaned = math.degrees(self._tracker.max_tilt_rad)
         print(
             f"\r{elapsed:5.0f} s  {self._segment.name:<9} vx {vx:+.2f} vy {vy:+.2f} wz {wz:+.2f}  "
-            f"{self._tracker.distance_m:5.1f} m  tilt at most {tilt:.0f} deg  "
-            f"safety: {self._safety}",
+            f"{self._tracker.distance_m:5.1f} m  tilt at most {leaned:.0f} deg  "
+            f"safety: {self._stack.safety.message}",
             flush=True,
         )
 
@@ -175,7 +162,7 @@ class WalkProgramme(Node):
             asked = "  ".join(f"{value:+.2f}" for value in row["asked"])
             measured = "  ".join(f"{value:+.2f}" for value in row["measured"])
             print(f"{row['name']:<9} asked {asked}   measured {measured}   (vx, vy, wz)")
-        for key, value in self._statistics.items():
+        for key, value in self._stack.statistics.items():
             print(f"{key}: {value}")
         if ended_early:
             print(f"ended early: {ended_early}")
@@ -183,30 +170,18 @@ class WalkProgramme(Node):
         raw = {
             "distance_m": self._tracker.distance_m,
             "segments": rows,
-            "control": self._statistics,
+            "control": self._stack.statistics,
             "ended_early": ended_early,
         }
-        write_json(self._folder / "summary.json", "walk", checks, raw)
-        print(f"summary: {self._folder / 'summary.json'}", flush=True)
-
-    def _on_mode(self, message: String) -> None:
-        self._mode = message.data
-
-    def _on_run(self, message: String) -> None:
-        self._bag = self._folder = Path(message.data)
-
-    def _on_safety(self, message: DiagnosticStatus) -> None:
-        self._safety = message.message
-
-    def _on_statistics(self, message: DiagnosticArray) -> None:
-        for status in message.status:
-            self._statistics.update({pair.key: pair.value for pair in status.values})
+        summary = Path(self._stack.recording or self._unrecorded) / "summary.json"
+        write_json(summary, "walk", checks, raw)
+        print(f"summary: {summary}", flush=True)
 
     def _on_odometry(self, message: Odometry) -> None:
         twist, turn = message.twist.twist, message.pose.pose.orientation
         self._velocity = (twist.linear.x, twist.linear.y, twist.angular.z)
-        upright = max(-1.0, min(1.0, 1.0 - 2.0 * (turn.x**2 + turn.y**2)))
-        self._tracker.add(time.monotonic(), self._segment, self._velocity, math.acos(upright))
+        leaning = tilt((turn.w, turn.x, turn.y, turn.z))
+        self._tracker.add(time.monotonic(), self._segment, self._velocity, leaning)
 
 
 def main() -> None:

@@ -6,20 +6,27 @@ import numpy as np
 import pytest
 
 from sim2real_deploy.bench import walking
-from sim2real_deploy.bench.walking import COMMANDS, PUSHES, Row, judge, markdown
+from sim2real_deploy.bench.walking import (
+    COMMANDS,
+    PUSHES,
+    Trial,
+    TrialRow,
+    WalkRun,
+    judge,
+    markdown,
+    roll_out,
+)
 from sim2real_deploy.gate.drive import heading_velocity
-from sim2real_deploy.gate.rollouts import Result, Trial, roll_out
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.robots.geometry import tilt
-from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
 
 ROBOT = load_robot("go2")
-GOOD = Row(COMMANDS[1], 0, 20, (0.5, 0.0, 0.0), (0.02, 0.01, 0.03), 3.0, 0.5, ())
+GOOD = TrialRow(COMMANDS[1], 0, 20, (0.5, 0.0, 0.0), (0.02, 0.01, 0.03), 3.0, 0.5, ())
 
 
-def failed(row: Row) -> list[str]:
+def failed(row: TrialRow) -> list[str]:
     return [check.name.split(": ")[1] for check in judge([row]) if not check.ok]
 
 
@@ -50,9 +57,9 @@ def test_one_fall_in_twenty_is_allowed_under_pushes_and_two_are_not() -> None:
 
 
 def test_rows_take_the_worst_of_what_must_not_happen() -> None:
-    result = Result(False, np.zeros(3), np.zeros(3), 0.05, 0.3, (), np.ones((10, 4), bool))
-    worse = replace(result, fell=True, tilt=0.5, torque=0.9, touched=("trunk",))
-    row = Row.of(COMMANDS[0], [result, worse])
+    result = WalkRun(True, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0.05, 0.3, ())
+    worse = replace(result, survived=False, tilt=0.5, torque=0.9, touched=("trunk",))
+    row = TrialRow.of(COMMANDS[0], [result, worse])
     assert (row.falls, row.runs, row.torque, row.touched) == (1, 2, 0.9, ("trunk",))
     assert row.tilt == pytest.approx(np.degrees(0.5))
     assert "| stand | 1/2 |" in markdown([row])
@@ -76,17 +83,16 @@ def test_velocity_is_seen_in_the_robot_s_heading_and_tilt_from_the_vertical() ->
 def test_the_shipped_policy_walks_where_it_is_told() -> None:
     bundle = load_bundle("go2_walk", ROBOT)
     trial = Trial("short", (0.5, 0.0, 0.0), seconds=6.0)
-    result = roll_out(bundle, trial, load_imperfections(), seed=1)
-    assert not result.fell
+    result = roll_out(bundle, trial, seed=1)
+    assert result.survived
     assert result.velocity[0] == pytest.approx(0.5, abs=0.15)
     assert result.touched == ()
-    assert 0.2 < result.contact.mean() < 0.9  # it steps
 
 
 def test_a_robot_too_weak_to_walk_is_seen_to_fall() -> None:
     bundle = load_bundle("go2_walk", ROBOT)
-    weak = Trial("weak", (0.5, 0.0, 0.0), seconds=6.0, strength=0.8, payload=25.0)
-    assert roll_out(bundle, weak, load_imperfections(), seed=1).fell
+    weak = Trial("weak", (0.5, 0.0, 0.0), seconds=6.0, strength=0.8, conditions={"payload": 25.0})
+    assert not roll_out(bundle, weak, seed=1).survived
 
 
 def test_every_trial_has_a_name_of_its_own() -> None:

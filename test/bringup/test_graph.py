@@ -6,7 +6,7 @@ import pytest
 
 from sim2real_deploy.bringup import graph as bringup
 from sim2real_deploy.bringup.graph import BRINGUPS, resolve
-from sim2real_deploy.bringup.launcher import command_line
+from sim2real_deploy.bringup.node_process import command_line
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import share_directory
 

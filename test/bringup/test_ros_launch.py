@@ -14,7 +14,7 @@ from launch.actions import DeclareLaunchArgument
 
 from sim2real_deploy.bringup.graph import BRINGUPS
 from sim2real_deploy.bringup.ros_launch import description
-from sim2real_deploy.cli.up import free_domain
+from sim2real_deploy.wire.domains import free_domain
 from support.stack_support import Operator, stack
 
 PACKAGE = "sim2real_deploy"

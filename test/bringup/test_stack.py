@@ -17,9 +17,9 @@ from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.srv import DescribeParameters, GetParameters, ListParameters, SetParameters
 from rclpy.parameter import Parameter
 
-from sim2real_deploy.cli.up import free_domain
 from sim2real_deploy.paths import config_file
 from sim2real_deploy.robots import load_robot
+from sim2real_deploy.wire.domains import free_domain
 from support.message_fields import message_field
 from support.stack_support import PATIENCE_S, Operator, stack
 

@@ -9,8 +9,8 @@ pytest.importorskip("mujoco", reason="mujoco is not installed")
 
 from nav_msgs.msg import Odometry
 
-from sim2real_deploy.cli.up import free_domain
 from sim2real_deploy.nodes.common import SENSOR
+from sim2real_deploy.wire.domains import free_domain
 from support.stack_support import Operator, stack
 
 pytestmark = pytest.mark.timeout(600)

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("rclpy", reason="rclpy is not installed")
 pytest.importorskip("mujoco", reason="mujoco is not installed")
 
-from sim2real_deploy.cli.up import free_domain
+from sim2real_deploy.wire.domains import free_domain
 from support.stack_support import stack
 
 EARLY = "ended before its time"

@@ -14,9 +14,9 @@ pytest.importorskip("imageio", reason="imageio is not installed")
 import imageio.v3 as imageio
 from playwright.sync_api import sync_playwright
 
-from sim2real_deploy.cli.up import free_domain
 from sim2real_deploy.faults.wire_watch import WireWatch
 from sim2real_deploy.robots import load_robot
+from sim2real_deploy.wire.domains import free_domain
 from support.stack_support import Operator, stack
 
 CHROMIUM = shutil.which("chromium")

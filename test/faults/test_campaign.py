@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("mujoco")
 pytest.importorskip("onnx")
 from sim2real_deploy.checks import Check
-from sim2real_deploy.faults.campaign import Result
+from sim2real_deploy.faults.campaign import CaseResult
 from sim2real_deploy.faults.cases import Case
 from sim2real_deploy.faults.faulty_policy import write_faulty_policy
 from sim2real_deploy.policy.bundle import load_bundle
@@ -27,11 +27,11 @@ def test_a_policy_that_fails_passes_every_check_until_it_runs(tmp_path: Path) ->
 
 def test_the_worst_trial_is_judged_and_a_problem_is_a_check_of_its_own() -> None:
     case = Case("x", lambda stack: 0, "damping", 20)
-    assert Result(case, [3.0, 19.96]).checks() == (Check("x", 20.0, "ms", "<= 20", True),)
-    late, problem = Result(case, [3.0, 21.0], ["it was not damped\nlog"]).checks()
+    assert CaseResult(case, [3.0, 19.96]).checks() == (Check("x", 20.0, "ms", "<= 20", True),)
+    late, problem = CaseResult(case, [3.0, 21.0], ["it was not damped\nlog"]).checks()
     assert not late.ok
     assert (problem.name, problem.value, problem.ok) == ("x: it was not damped", 1, False)
-    assert not Result(case).checks()[0].ok, "a case without a trial has shown nothing"
+    assert not CaseResult(case).checks()[0].ok, "a case without a trial has shown nothing"
 
 
 def test_a_policy_giving_nan_is_damped_and_told(tmp_path: Path) -> None:
@@ -51,4 +51,4 @@ def test_an_unknown_fault_is_refused_with_those_there_are() -> None:
         [*SIM2REAL, "faults", "--only", "meteor"], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 2
-    assert "no fault's name holds 'meteor'; there are: " in done.stderr
+    assert "no fault's name contains 'meteor'; there are: " in done.stderr

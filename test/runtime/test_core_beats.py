@@ -16,10 +16,10 @@ pytest.importorskip("mujoco", reason="mujoco is not installed")
 from sim2real_deploy.analysis.view import TOPICS, View
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded
-from sim2real_deploy.cli.up import free_domain
 from sim2real_deploy.runtime.core_beats import CoreBeats
 from sim2real_deploy.runtime.world_clock import ClockPage, TwinClock, world_may_wait
 from sim2real_deploy.topics import TICKS
+from sim2real_deploy.wire.domains import free_domain
 from support.rights import real_time_is_allowed
 from support.stack_support import stack
 

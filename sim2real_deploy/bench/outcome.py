@@ -1,0 +1,46 @@
+"""What every benchmark shares: a progress bar, a table of figures, checks, JSON, an exit code."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from sim2real_deploy import checks
+from sim2real_deploy.checks import Check
+
+Progress = Callable[[str, float], None]  # what is being measured; overall progress from 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A benchmark's result: checks with their bounds, raw figures for JSON, a table for people."""
+
+    title: str
+    checks: Sequence[Check]
+    raw: Mapping[str, Any]
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[object]] = ()
+
+    def print(self) -> None:
+        if self.rows:
+            table = Table(*self.columns, title_justify="left")
+            for row in self.rows:
+                table.add_row(*(f"{x:.4g}" if isinstance(x, float) else str(x) for x in row))
+            Console().print(table)
+        checks.print_table(self.title, self.checks)
+
+
+def conduct(command: str, measure: Callable[[Progress], Outcome], json: Path | None) -> int:
+    """Measure with a progress bar, print the outcome, write it to `json`; returns the exit code."""
+    console = Console(stderr=True)
+    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=1.0)
+        outcome = measure(lambda what, done: bar.update(task, description=what, completed=done))
+    outcome.print()
+    if json is not None:
+        checks.write_json(json, command, outcome.checks, outcome.raw)
+    return checks.exit_code(outcome.checks)

@@ -1,0 +1,118 @@
+"""`sim2real bench`: every benchmark measures in one run, judges and exits with 1 on a failure."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim2real_deploy.cli import app
+
+bench = typer.Typer(help="Measure in one run, and judge.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+Json = Annotated[Path | None, typer.Option(help="Write figures and checks to this file.")]
+Robot = Annotated[str, typer.Option(help="A robot in config/robots.")]
+Policy = Annotated[str, typer.Option(help="A policy in policies/, or a bundle's folder.")]
+PolicyArgument = Annotated[str, typer.Argument(help="A policy in policies/, or a bundle's folder.")]
+
+
+@bench.command()
+def control(
+    json: Json = None,
+    seconds: Annotated[float, typer.Option(min=6.0, help="How long each of them runs.")] = 15.0,
+    policy: Policy = "go2_walk",
+    robot: Robot = "go2",
+) -> None:
+    """LowState to LowCmd at 500 Hz: the vendor SDK's usual loop, ours, and a bare echo."""
+    from sim2real_deploy.bench import control as benchmark
+    from sim2real_deploy.bench.outcome import conduct
+
+    measure = partial(benchmark.run, robot, policy, seconds)
+    raise typer.Exit(conduct("bench control", measure, json))
+
+
+@bench.command()
+def wire(
+    json: Json = None,
+    seconds: Annotated[float, typer.Option(min=1.0, help="How long each path runs.")] = 6.0,
+    robot: Robot = "go2",
+) -> None:
+    """Codec, one-way latency between two processes, and CPU: the vendor's SDK against ours."""
+    from sim2real_deploy.bench import wire as benchmark
+    from sim2real_deploy.bench.outcome import conduct
+
+    raise typer.Exit(conduct("bench wire", partial(benchmark.run, robot, seconds), json))
+
+
+@bench.command()
+def twin(
+    json: Json = None,
+    seconds: Annotated[float, typer.Option(min=2.0, help="How long it runs on the wire.")] = 60.0,
+    preset: Annotated[str, typer.Option(help="Which twin: its name in config/twins.")] = "default",
+    robot: Robot = "go2",
+) -> None:
+    """The twin's speed against bare mj_step; its rate and real-time factor on the wire."""
+    from sim2real_deploy.bench import twin as benchmark
+    from sim2real_deploy.bench.outcome import conduct
+
+    raise typer.Exit(conduct("bench twin", partial(benchmark.run, robot, seconds, preset), json))
+
+
+@bench.command()
+def policy(
+    policy: PolicyArgument = "go2_walk",
+    robot: Robot = "go2",
+    seconds: Annotated[int, typer.Option(min=2, help="How long to measure each way.")] = 10,
+    json: Json = None,
+) -> None:
+    """Inference time as in the control loop, and after a rest, when caches are cold."""
+    from sim2real_deploy.bench import policy as benchmark
+    from sim2real_deploy.bench.outcome import conduct
+
+    raise typer.Exit(conduct("bench policy", partial(benchmark.run, policy, robot, seconds), json))
+
+
+@bench.command()
+def estop(
+    json: Json = None,
+    calls: Annotated[int, typer.Option(min=1, help="How often it is called.")] = 200,
+    policy: Policy = "go2_walk",
+    robot: Robot = "go2",
+) -> None:
+    """Time /safety/estop to damping on the wire, while every core is busy."""
+    from sim2real_deploy.bench import estop as benchmark
+    from sim2real_deploy.bench.outcome import conduct
+
+    raise typer.Exit(conduct("bench estop", partial(benchmark.run, robot, policy, calls), json))
+
+
+@bench.command()
+def train(
+    config: Annotated[str, typer.Argument(help="A name in config/training.")] = "go2_walk",
+    seconds: Annotated[float, typer.Option(help="How long to measure.")] = 20.0,
+    json: Json = None,
+) -> None:
+    """Control steps a second: physics alone, with collection, with learning; one worker."""
+    from sim2real_deploy.bench import train as benchmark
+    from sim2real_deploy.bench.outcome import conduct
+
+    raise typer.Exit(conduct("bench train", partial(benchmark.run, config, seconds), json))
+
+
+@bench.command()
+def walking(
+    policy: PolicyArgument,
+    robot: Robot = "go2",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each trial.")] = 20,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    json: Json = None,
+    table: Annotated[Path | None, typer.Option(help="Write a Markdown table here.")] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Draw the gait into this folder.")] = None,
+) -> None:
+    """Every command, pushes and worse conditions in the imperfect twin, over many seeds."""
+    from sim2real_deploy.bench import walking as benchmark
+    from sim2real_deploy.bench.outcome import conduct
+
+    measure = partial(benchmark.run, policy, robot, seeds, workers, table, pictures)
+    raise typer.Exit(conduct("bench walking", measure, json))
