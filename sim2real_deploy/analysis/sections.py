@@ -24,10 +24,10 @@ LEVEL_COLORS = {"ok": "#059669", "warning": "#d97706", "error": "#dc2626", "stal
 MODE_COLORS = {
     "passive": "#94a3b8",
     "damping": "#64748b",
-    "standing up": "#d97706",
+    "standing_up": "#d97706",
     "standing": "#0891b2",
     "walking": "#059669",
-    "sitting down": "#7c3aed",
+    "sitting_down": "#7c3aed",
 }
 
 

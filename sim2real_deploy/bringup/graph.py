@@ -150,6 +150,7 @@ def _check_clearance(values: Mapping[str, str]) -> None:
 
     check_clearance(
         values["policy"],
+        values["model"],
         values["stage"],
         Path(values["runs"]),
         values["last_run"],

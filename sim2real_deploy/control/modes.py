@@ -20,7 +20,8 @@ class Mode(IntEnum):
 
     @property
     def words(self) -> str:
-        return self.name.lower().replace("_", " ")
+        """The one spelling in topics, logs and reports: `standing_up`."""
+        return self.name.lower()
 
 
 class Event(Enum):

@@ -64,7 +64,7 @@ class Supervised:
             return
         self._asked = False
         report = Report(
-            mode=controller.mode.name.lower(),
+            mode=controller.mode.words,
             participant=self._participant,
             pid=os.getpid(),
             tick=tick,

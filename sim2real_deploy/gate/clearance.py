@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from sim2real_deploy import paths
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.cdr import texts
 from sim2real_deploy.bags.recorded import Recorded, Series
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.control.stages import stages_up_to
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.gate.record import GateRow, load_record, scenario_content, sha256_of
+from sim2real_deploy.gate.record import GateRow, load_record, sha256_of
+from sim2real_deploy.gate.scenarios import load_scenarios, needed_for
 from sim2real_deploy.policy.contract import bundle_folder
 from sim2real_deploy.topics import MODE, SAFETY, STATISTICS
 
@@ -28,25 +28,29 @@ _ERROR = 2  # level of a diagnostic status: a stop is in force
 _BEFORE_NS = 200_000_000  # control damps at once, and may say so before safety does
 
 
-def check_clearance(policy: str, stage: str, runs: Path, last_run: str, waiver: str) -> None:
-    """Refuse, or say nothing."""
+def check_clearance(
+    policy: str, robot: str, stage: str, runs: Path, last_run: str, waiver: str
+) -> None:
+    """Refuses, or returns."""
     stages = stages_up_to(stage)
     if len(stages) == 1:
         return
     folder = bundle_folder(policy)
     if waiver != WAIVER:
-        _check_gate(folder, stages)
+        _check_gate(folder, robot, stage)
     _check_last_run(stages[-2], sha256_of(folder / "policy.onnx"), runs, last_run)
 
 
-def _check_gate(folder: Path, stages: list[str]) -> None:
-    stage = stages[-1]
+def _check_gate(folder: Path, robot: str, stage: str) -> None:
     try:
-        tried = load_record(folder).judged()
-        for name, digest in _needed(stages).items():
-            if name not in tried:
-                raise Refusal(f"scenario '{name}' was not tried")
-            _check_row(tried[name], digest)
+        record = load_record(folder)
+        if record.robot != robot:
+            raise Refusal(f"it was tried on {record.robot}, not on {robot}")
+        tried = record.judged()
+        for scenario in needed_for(stage, load_scenarios()):
+            if scenario.name not in tried:
+                raise Refusal(f"scenario '{scenario.name}' was not tried")
+            _check_row(tried[scenario.name], scenario.digest(robot))
     except Refusal as refusal:
         raise Refusal(
             f"stage '{stage}' on a real robot needs a policy that has passed the gate: {refusal}. "
@@ -59,23 +63,11 @@ def _check_row(row: GateRow, digest: str) -> None:
     """Whatever threshold it was evaluated with: a lower one does not open the gate."""
     name = f"scenario '{row.scenario}' in {row.engine}"
     if row.content != digest:
-        raise Refusal(f"{name}: the scenario has changed since it was tried")
+        raise Refusal(f"{name}: the scenario or its files have changed since it was tried")
     if row.runs < LEAST_RUNS:
         raise Refusal(f"{name}: {row.runs} runs, {LEAST_RUNS} are needed")
     if row.rate < LEAST_RATE:
         raise Refusal(f"{name}: {row.successes} of {row.runs} succeed")
-
-
-def _needed(stages: list[str]) -> dict[str, str]:
-    """Scenarios that these stages ask for, with the digest of what each is today."""
-    found = {}
-    for path in sorted(paths.config_file("scenarios").glob("*.yaml")):
-        needed_from, digest = scenario_content(path)
-        if needed_from in stages:
-            found[path.stem] = digest
-    if not found:
-        raise Refusal(f"no scenario is needed in {paths.config_file('scenarios')}: is it whole?")
-    return found
 
 
 def _check_last_run(below: str, sha256: str, runs: Path, given: str) -> None:

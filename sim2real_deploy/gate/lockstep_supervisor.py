@@ -50,7 +50,7 @@ class LockstepSupervisor:
     def _report(self, now_ns: int) -> Report:
         controller = self._controller
         return Report(
-            mode=controller.mode.name.lower(),
+            mode=controller.mode.words,
             participant="",
             pid=0,
             tick=self._ticks,

@@ -7,7 +7,7 @@ that belongs to another network, is none. This guards against mistakes, not agai
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -16,14 +16,13 @@ from sim2real_deploy.configfile import Strict
 from sim2real_deploy.errors import Refusal
 
 FILE = "gate.json"
-WORDS = ("why", "if_failed")  # of a scenario's file: for people, without effect
 
 
 class GateRow(Strict):
     """One scenario in one engine."""
 
     scenario: str
-    content: str  # digest of the scenario's file
+    content: str  # Scenario.digest: all that the result depends on
     engine: str
     runs: int = Field(gt=0)
     successes: int = Field(ge=0)
@@ -88,11 +87,3 @@ def sha256_of(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise Refusal(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def scenario_content(path: Path) -> tuple[str, str]:
-    """Of a scenario's file: the stage that it is needed from, and a digest of what it asks for."""
-    content: dict[str, Any] = dict(configfile.read_yaml(path))
-    kept = {key: value for key, value in content.items() if key not in WORDS}
-    digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
-    return str(content.get("needed_from", "")), digest

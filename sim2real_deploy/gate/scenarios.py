@@ -15,7 +15,8 @@ from sim2real_deploy import configfile, paths
 from sim2real_deploy.configfile import Strict
 from sim2real_deploy.control.stages import load_stage, stages_up_to
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.robots import RobotSpec, load_robot
+from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.faults import Fault
 from sim2real_deploy.twin.files import DEFAULT, IDEAL, known_twin, load_imperfections
@@ -118,9 +119,10 @@ class Scenario(Strict):
         )
 
     def digest(self, robot: str) -> str:
-        """Of all that a result depends on but the policy, the robot's own file and the engine."""
+        """Of everything a result depends on besides the policy, the engine and the code: this
+        scenario, the robot, its twin, the stage's limits and the safety events in force."""
         content = json.dumps(self.model_dump(mode="json", exclude=WORDS), sort_keys=True)
-        content += _named(self.preset, self.stage, robot)
+        content += _in_other_files(self.preset, self.stage, robot)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def _twin(self, robot: str) -> Imperfections:
@@ -129,10 +131,11 @@ class Scenario(Strict):
 
 
 @lru_cache
-def _named(preset: str, stage: str, robot: str) -> str:
-    """What stands in other files: read once, as it is asked for with every episode."""
-    twin = load_imperfections(preset, robot)
-    return twin.model_dump_json() + load_stage(stage).model_dump_json()
+def _in_other_files(preset: str, stage: str, robot: str) -> str:
+    """Cached: every episode asks for it."""
+    spec = load_robot(robot)
+    models = (spec, load_imperfections(preset, robot), load_stage(stage))
+    return "".join(model.model_dump_json() for model in models) + repr(load_events(spec, stage))
 
 
 def load_scenarios(names: Sequence[str] = (), folder: Path | None = None) -> list[Scenario]:

@@ -4,21 +4,21 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from sim2real_deploy import __version__, paths
+from sim2real_deploy import __version__
 from sim2real_deploy.gate.record import (
     GateRecord,
     GateRow,
     save_record,
-    scenario_content,
     sha256_of,
 )
+from sim2real_deploy.gate.scenarios import load_scenarios
 from sim2real_deploy.gate.verdict import Row
 from sim2real_deploy.policy.bundle import Bundle
 
 
 def store_rows(bundle: Bundle, rows: Sequence[Row], threshold: float, engine: str) -> Path:
     """`engine` is the one that is judged."""
-    folder = paths.config_file("scenarios")
+    scenarios = {scenario.name: scenario for scenario in load_scenarios()}
     record = GateRecord(
         policy=bundle.contract.name,
         sha256=bundle.contract.sha256,
@@ -31,7 +31,7 @@ def store_rows(bundle: Bundle, rows: Sequence[Row], threshold: float, engine: st
         rows=tuple(
             GateRow(
                 scenario=row.scenario,
-                content=scenario_content(folder / f"{row.scenario}.yaml")[1],
+                content=scenarios[row.scenario].digest(bundle.spec.name),
                 engine=row.engine,
                 runs=row.runs,
                 successes=row.successes,

@@ -116,7 +116,7 @@ class Driver(Node):
         mode = self._controller.mode
         if mode is not self._mode:
             self._mode = mode
-            self._modes.publish(String(data=mode.name.lower()))
+            self._modes.publish(String(data=mode.words))
             self.get_logger().info(f"{mode.words} ({self._controller.reason or 'at the start'})")
 
     def show_state(self, state: RobotState) -> None:

@@ -48,7 +48,7 @@ class Statistics:
         if not fault and missed:
             status.level = DiagnosticStatus.WARN
             status.message = f"{missed} deadlines missed in the last second"
-        facts = {"mode": controller.mode.name.lower(), "reason": controller.reason}
+        facts = {"mode": controller.mode.words, "reason": controller.reason}
         if self._figures:
             facts.update(_timing(np.concatenate(self._figures), period_ns))
             facts.update(self._robot_keeps_time(self._figures[-1]))

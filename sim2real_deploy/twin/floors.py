@@ -1,4 +1,4 @@
-"""Floors for the twin and for training: plain facts, from which geometry is made in code.
+"""Floors for the twin and for training: plain facts; floor_geometry.py makes a model of them.
 
 The floor alone decides the friction under the robot (its geoms have priority), so that a slippery
 patch, a randomised friction or a slip is one number in one place.
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-import mujoco
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
@@ -19,14 +18,12 @@ from sim2real_deploy.errors import Refusal
 Heights = npt.NDArray[np.float64]
 
 FLOOR_GEOM = "floor"  # every floor geom's name starts so
-_CONTACT = {"contype": 1, "conaffinity": 1, "condim": 3, "priority": 1, "material": FLOOR_GEOM}
 _STAIRS_START = 0.8  # m in front of the origin
 _STAIRS_WIDTH = 3.0
 _OBSTACLES = 24
 _SLABS = 16
 _GAP_DEPTH = 0.2
 _FLAT_START = 0.5  # m around the origin where a rough floor is still flat
-_ICY = 0.4  # friction below which a floor is drawn as ice
 _GRID = 0.05  # m between two points of a rough floor
 
 
@@ -70,7 +67,7 @@ class Floor(Strict):
             near = self.grid[i, j] * (1 - v) + self.grid[i, j + 1] * v
             far = self.grid[i + 1, j] * (1 - v) + self.grid[i + 1, j + 1] * v
             return np.asarray(near * (1 - u) + far * u)
-        height = np.full(x.shape, self._plane)
+        height = np.full(x.shape, self.plane)
         for box in self.boxes:
             inside = (x >= box.x[0]) & (x <= box.x[1]) & (y >= box.y[0]) & (y <= box.y[1])
             height[inside] = np.maximum(height[inside], box.z[1])
@@ -95,14 +92,12 @@ class Floor(Strict):
     @property
     def attitude(self) -> Heights:
         """Of a trunk that lies on it at the origin, as a quaternion: w, x, y, z."""
-        quaternion = np.array([1.0, 0, 0, 0])
-        if self.kind == "slope":
-            axis = np.array([np.sin(self.uphill), -np.cos(self.uphill), 0.0])
-            mujoco.mju_axisAngle2Quat(quaternion, axis, self.slope)
-        return quaternion
+        half = self.slope / 2 if self.kind == "slope" else 0.0
+        axis = np.array([np.sin(self.uphill), -np.cos(self.uphill), 0.0])
+        return np.array([np.cos(half), *(np.sin(half) * axis)])
 
     @property
-    def _plane(self) -> float:
+    def plane(self) -> float:
         """Height of the plane below everything."""
         if self.kind == "stairs_down":
             return -self.steps * self.rise
@@ -128,7 +123,7 @@ class Floor(Strict):
                 Box(
                     (-2.0, _STAIRS_START + level * self.run),
                     sides,
-                    (self._plane, -level * self.rise),
+                    (self.plane, -level * self.rise),
                 )
                 for level in range(self.steps)
             ]
@@ -141,53 +136,10 @@ class Floor(Strict):
         boxes, near = [], -2.0
         far = _STAIRS_START
         for _ in range(_SLABS):
-            boxes.append(Box((near, far), sides, (self._plane, 0.0)))
+            boxes.append(Box((near, far), sides, (self.plane, 0.0)))
             near = far + self.gap
             far = near + rng.uniform(0.4, 0.9)
         return boxes
-
-    def add_to(self, spec: Any) -> None:
-        """Put the geometry into a MuJoCo model under construction."""
-        _add_looks(spec, icy=self.friction < _ICY)
-        contact = {**_CONTACT, "friction": [self.friction, 0.02, 0.01]}
-        world = spec.worldbody
-        if self.kind == "rough":
-            self._add_rough(spec, contact)
-            return
-        world.add_geom(
-            name=FLOOR_GEOM,
-            type=mujoco.mjtGeom.mjGEOM_PLANE,
-            size=[0, 0, 0.5],
-            pos=[0, 0, self._plane],
-            quat=self.attitude,
-            **contact,
-        )
-        for number, box in enumerate(self.boxes):
-            faces = np.array([box.x, box.y, box.z])
-            world.add_geom(
-                name=f"{FLOOR_GEOM}_box_{number}",
-                type=mujoco.mjtGeom.mjGEOM_BOX,
-                pos=faces.mean(1),
-                size=np.ptp(faces, 1) / 2,
-                **contact,
-            )
-
-    def _add_rough(self, spec: Any, contact: dict[str, Any]) -> None:
-        low, high = float(self.grid.min()), float(self.grid.max())
-        spec.add_hfield(
-            name=FLOOR_GEOM,
-            nrow=len(self.grid),
-            ncol=len(self.grid),
-            size=[self.size, self.size, high - low, 0.1],
-            userdata=((self.grid - low) / (high - low)).ravel(),
-        )
-        spec.worldbody.add_geom(
-            name=FLOOR_GEOM,
-            type=mujoco.mjtGeom.mjGEOM_HFIELD,
-            hfieldname=FLOOR_GEOM,
-            pos=[0, 0, low],
-            **contact,
-        )
 
 
 def _obstacle(height: float, rng: np.random.Generator) -> Box:
@@ -196,41 +148,6 @@ def _obstacle(height: float, rng: np.random.Generator) -> Box:
     depth, width = rng.uniform(0.05, 0.4), rng.uniform(0.1, 0.8)
     top = height * rng.uniform(0.4, 1.0)
     return Box((x - depth / 2, x + depth / 2), (y - width / 2, y + width / 2), (-0.1, top))
-
-
-def _add_looks(spec: Any, icy: bool) -> None:
-    """Daylight, a sky, and tiles of half a metre to judge distance by."""
-    spec.visual.headlight.ambient[:] = 0.35
-    spec.visual.headlight.diffuse[:] = 0.35
-    spec.body("base").add_light(
-        pos=[-0.5, -0.8, 3],
-        dir=[0.15, 0.25, -1],
-        diffuse=[0.55, 0.55, 0.55],
-        mode=mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM,  # so that the robot keeps its shadow
-        cutoff=80,
-    )
-    spec.add_texture(
-        name="sky",
-        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
-        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
-        rgb1=[0.72, 0.82, 0.92],
-        rgb2=[0.95, 0.96, 0.97],
-        width=256,
-        height=256,
-    )
-    spec.add_texture(
-        name=FLOOR_GEOM,
-        type=mujoco.mjtTexture.mjTEXTURE_2D,
-        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
-        rgb1=[0.62, 0.64, 0.66],
-        rgb2=[0.54, 0.56, 0.58],
-        width=256,
-        height=256,
-    )
-    floor = spec.add_material(name=FLOOR_GEOM, texuniform=True, texrepeat=[1, 1], specular=0.1)
-    floor.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = FLOOR_GEOM
-    if icy:
-        floor.rgba, floor.reflectance = [0.75, 0.92, 1.0, 1.0], 0.3
 
 
 FLOORS = {

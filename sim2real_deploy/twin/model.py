@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.spec import Joint
+from sim2real_deploy.twin.floor_geometry import add_floor
 from sim2real_deploy.twin.floors import Floor
 
 ASSETS = Path(__file__).parent / "assets"
@@ -64,7 +65,7 @@ def build_spec(
     spec.option.ls_iterations = 10
     spec.visual.global_.offwidth, spec.visual.global_.offheight = 1920, 1080
     spec.visual.quality.shadowsize = 1024  # drawn in software more often than not
-    floor.add_to(spec)
+    add_floor(spec, floor)
     _limit_collisions(spec, robot, collision)
     if actuators == "motor":
         _add_motors(spec, robot, lag)

@@ -53,7 +53,7 @@ def test_the_report_tells_what_the_run_was(page: Path) -> None:
     content = content_of(page)
     sections = {section["title"]: section for section in content["sections"]}
     modes = [row[2] for row in sections["Timeline"]["tables"][0]["rows"]]
-    walk = ["passive", "standing up", "standing", "walking", "sitting down", "damping"]
+    walk = ["passive", "standing_up", "standing", "walking", "sitting_down", "damping"]
     assert modes == walk
     assert len(sections["Joint tracking"]["plots"]) == 12
     assert sections["Recording"]["tables"][0]["rows"][0][1:] == [0.0, "ok"]

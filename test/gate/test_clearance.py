@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sim2real_deploy import paths
 from sim2real_deploy.bags import BagWriter, Message, Topic, definitions
 from sim2real_deploy.bringup.graph import BRINGUPS, resolve
 from sim2real_deploy.errors import Refusal
@@ -18,9 +17,9 @@ from sim2real_deploy.gate.record import (
     GateRow,
     load_record,
     save_record,
-    scenario_content,
     sha256_of,
 )
+from sim2real_deploy.gate.scenarios import load_scenarios
 
 pytest.importorskip("rclpy", reason="messages are made by ROS's own classes")
 
@@ -28,8 +27,8 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.serialization import serialize_message
 from std_msgs.msg import String
 
-SCENARIOS = sorted(paths.config_file("scenarios").glob("*.yaml"))
-WELL = [(0, "damping"), (2, "standing"), (4, "walking"), (34, "sitting down"), (36, "damping")]
+SCENARIOS = load_scenarios()
+WELL = [(0, "damping"), (2, "standing"), (4, "walking"), (34, "sitting_down"), (36, "damping")]
 
 
 @pytest.fixture
@@ -50,15 +49,15 @@ def record(policy: Path, **successes: int) -> GateRecord:
     """Every scenario passed but those named, which have so many successes."""
     rows = tuple(
         GateRow(
-            scenario=path.stem,
-            content=scenario_content(path)[1],
+            scenario=scenario.name,
+            content=scenario.digest("go2"),
             engine="mujoco",
             runs=LEAST_RUNS,
-            successes=successes.get(path.stem, LEAST_RUNS),
+            successes=successes.get(scenario.name, LEAST_RUNS),
             interval=(0.8, 1.0),
             flags=(),
         )
-        for path in SCENARIOS
+        for scenario in SCENARIOS
     )
     return GateRecord(
         policy="mine",
@@ -186,7 +185,7 @@ def test_few_runs_missing_scenarios_and_changed_ones_do_not_do(
     for rows, words in (
         ((few, *others), "5 runs, 20 are needed"),
         (tuple(others), f"'{first.scenario}' was not tried"),
-        ((changed, *others), "has changed since"),
+        ((changed, *others), "have changed since"),
     ):
         save_record(policy, whole.model_copy(update={"rows": rows}))
         refused(policy, tmp_path, words)

@@ -1,12 +1,16 @@
 """Scenarios as data: what is there, what a file may not say, and what chance makes of it."""
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from sim2real_deploy import paths
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.gate.record import scenario_content
+from sim2real_deploy.gate import scenarios
 from sim2real_deploy.gate.scenarios import (
     Scenario,
     load_scenarios,
@@ -96,7 +100,7 @@ def test_a_rough_floor_is_another_in_each_trial_and_a_weak_motor_goes_round(tmp_
 
 
 def test_words_change_no_digest_and_everything_else_does(tmp_path: Path) -> None:
-    base = plain(tmp_path).digest("go2"), scenario_content(tmp_path / "plain.yaml")[1]
+    base = plain(tmp_path).digest("go2")
     for changes, same in (
         ({"why": "another"}, True),
         ({"if_failed": "another"}, True),
@@ -104,9 +108,40 @@ def test_words_change_no_digest_and_everything_else_does(tmp_path: Path) -> None
         ({"success": {"linear_error": 0.3}}, False),
         ({"imperfections": {"imu": {"gyro": 0.5}}}, False),
     ):
-        scenario = plain(tmp_path, **changes)
-        assert (scenario.digest("go2") == base[0]) is same
-        assert (scenario_content(tmp_path / "plain.yaml")[1] == base[1]) is same
+        assert (plain(tmp_path, **changes).digest("go2") == base) is same
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after"),
+    [
+        ("robots/go2.yaml", "base_height: 0.30", "base_height: 0.31"),
+        ("twins/go2.yaml", "charge: 0.95", "charge: 0.94"),
+        ("stages.yaml", "torque_fraction: 0.9", "torque_fraction: 0.88"),
+        ("safety.yaml", "go2: {}", "go2: {fall: {threshold: 0.85}}"),
+    ],
+)
+def test_a_digest_covers_the_files_behind_a_scenario(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, before: str, after: str
+) -> None:
+    scenario = load_scenarios(["flat"])[0]
+    base = scenario.digest("go2")
+    copy = tmp_path / "config"
+    shutil.copytree(paths.config_file(""), copy)
+    monkeypatch.setattr(paths, "config_file", lambda relative: copy / relative)
+    scenarios._in_other_files.cache_clear()
+    assert scenario.digest("go2") == base
+    text = (copy / file).read_text()
+    assert before in text
+    (copy / file).write_text(text.replace(before, after, 1))
+    scenarios._in_other_files.cache_clear()
+    assert scenario.digest("go2") != base
+    scenarios._in_other_files.cache_clear()
+
+
+def test_clearance_needs_no_simulator() -> None:
+    """It runs on the robot's own computer, where mujoco is not installed."""
+    code = "import sys; sys.modules['mujoco'] = None; import sim2real_deploy.gate.clearance"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_a_set_names_scenarios_that_there_are() -> None:

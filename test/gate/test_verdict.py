@@ -14,11 +14,10 @@ from sim2real_deploy.control.limits import Limit
 from sim2real_deploy.gate.engines import FIRST, open_robot
 from sim2real_deploy.gate.episodes import Episode
 from sim2real_deploy.gate.figures import Figures, Record
-from sim2real_deploy.gate.record import load_record, scenario_content
+from sim2real_deploy.gate.record import load_record
 from sim2real_deploy.gate.scenarios import load_scenarios
 from sim2real_deploy.gate.store import store_rows
 from sim2real_deploy.gate.verdict import compared, judge, summarise, wilson
-from sim2real_deploy.paths import config_file
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.policy.contract import bundle_folder
 from sim2real_deploy.robots import load_robot
@@ -134,7 +133,7 @@ def test_a_verdict_is_stored_in_its_bundle_and_found_there(tmp_path: Path) -> No
     assert [(row.engine, row.successes) for row in stored.rows] == [("mujoco", 17), ("drake", 9)]
     flat = stored.judged()["flat"]
     assert (flat.rate, flat.interval) == (0.85, rows[0].interval)
-    assert flat.content == scenario_content(config_file("scenarios/flat.yaml"))[1]
+    assert flat.content == load_scenarios(["flat"])[0].digest("go2")
 
 
 def test_figures_of_a_known_motion() -> None:
