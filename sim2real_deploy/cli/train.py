@@ -2,7 +2,7 @@
 
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,14 +22,18 @@ def train_command(
         int, typer.Option(min=0, help="Two runs with the same seed learn the same.")
     ] = 1,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the run's checkpoint.")
+        bool, typer.Option("--resume", help="Go on, even with another config.")
     ] = False,
     folder: Annotated[
         Path | None, typer.Option(help="Where the run is kept; else runs/NAME/seed_SEED.")
     ] = None,
 ) -> None:
-    """Train a policy, show how it goes, and export it. Ctrl-C exports what there is by then."""
+    """Train a policy, show how it goes, and export it. Ctrl-C exports what there is by then.
+
+    A run that was cut off, by a crash or otherwise, goes on when the same command is given again.
+    """
     try:
+        from sim2real_deploy.gate.judge import Judge
         from sim2real_deploy.training import progress
         from sim2real_deploy.training.config import load_training
         from sim2real_deploy.training.export import export
@@ -43,8 +47,21 @@ def train_command(
     console = Console()
     settings = load_training(config)
     where = folder or Path("runs") / settings.name / f"seed_{seed}"
+    run = Run(settings, where, seed, minutes, resume)
+    judge = Judge(where, settings.judging) if settings.judging else None
     with progress.reporting(console, where) as report:
-        checkpoint = train(Run(settings, where, seed, minutes, resume), report)
+
+        def look(figures: dict[str, Any]) -> None:
+            report(figures)
+            if judge:
+                judge.look()
+
+        checkpoint = train(run, look, judge.enough if judge else lambda: False)
+    if judge:
+        checkpoint = judge.finish()
+        best = judge.best
+        assert best is not None
+        console.print(f"best of {len(judge.judgements)} judged: {best.score:.0%} succeed")
     shutil.rmtree(where / "bundle", ignore_errors=True)  # of the run that was resumed
     contract = export(checkpoint, where / "bundle")
     progress.plot(where, where / "training.png")

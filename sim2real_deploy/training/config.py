@@ -207,6 +207,15 @@ class Ppo(Strict):
     critic_first: int = Field(default=0, ge=0)  # iterations before the actor of a warm start learns
 
 
+class Judging(Strict):
+    """How checkpoints are judged by the gate while training goes on."""
+
+    set: str  # of scenarios, in config/scenario_sets.yaml
+    trials: int = Field(ge=1)
+    every: float = Field(gt=0)  # s
+    patience: int | None = Field(default=None, ge=1)  # judgements without a better one, then stop
+
+
 class TrainingConfig(Strict):
     name: str = Field(pattern="^[a-z][a-z0-9_]*$")
     robot: str
@@ -225,6 +234,7 @@ class TrainingConfig(Strict):
     network: Network
     ppo: Ppo
     polish: Polish
+    judging: Judging | None = None
 
     @model_validator(mode="after")
     def _known(self) -> "TrainingConfig":

@@ -18,9 +18,9 @@ from sim2real_deploy.policy.onnx_file import open_network
 from sim2real_deploy.policy.record import embed
 from sim2real_deploy.policy.save import save_bundle
 from sim2real_deploy.robots import RobotSpec, load_robot
+from sim2real_deploy.training.checkpoint import load_checkpoint
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.environment import MISSED_SCALE, Environment
-from sim2real_deploy.training.trainer import load_checkpoint
 
 Weights = list[np.ndarray[Any, Any]]
 INPUT, OUTPUT = "observation", "action"

@@ -12,7 +12,8 @@ from rich.live import Live
 from rich.table import Table
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.training.trainer import LOG, Figures, Report
+from sim2real_deploy.training.checkpoint import LOG
+from sim2real_deploy.training.trainer import Figures, Report
 
 LINE_EVERY_S = 10.0
 SMOOTHING = 0.95  # of what jumps from one iteration to the next

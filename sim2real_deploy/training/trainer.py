@@ -6,35 +6,34 @@ ranks take the same decisions from the same averaged figures, so nothing else is
 
 import json
 import multiprocessing
-import os
-import pickle
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import mujoco
-import numpy as np
 import torch
 import torch.distributed as dist
 
-from sim2real_deploy import __version__
-from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import load_robot
+from sim2real_deploy.training.checkpoint import (
+    CHECKPOINT,
+    LOG,
+    goes_on,
+    load_checkpoint,
+    versions,
+    write_checkpoint,
+)
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.environment import MISSED_SCALE, Environment
 from sim2real_deploy.training.ppo import Batch, Felt, Learner
 from sim2real_deploy.training.symmetry import Mirror, joint_mirror, observation_mirror
 from sim2real_deploy.training.warm_start import warm_start
 
-CHECKPOINT = "checkpoint.pt"
-LOG = "log.jsonl"
-CHECKPOINT_EVERY_S = 60.0
+CHECKPOINT_EVERY_S = 30.0
 STATISTICS_MEMORY = 0.99  # of the observation statistics, per iteration
 
 Figures = dict[str, Any]
@@ -52,13 +51,10 @@ class Run:
     resume: bool = False
 
 
-def train(run: Run, report: Report) -> Path:
-    """Train to the end (or Ctrl-C) and return the checkpoint; `report` gets each iteration."""
-    checkpoint = run.folder / CHECKPOINT
-    if checkpoint.exists() and not run.resume:
-        raise Refusal(f"{checkpoint}: a run is there already; --resume it, or move it away")
-    if run.resume and not checkpoint.exists():
-        raise Refusal(f"{checkpoint}: there is nothing to resume")
+def train(run: Run, report: Report, enough: Callable[[], bool] = lambda: False) -> Path:
+    """Train to the end (Ctrl-C, or `enough`) and return the checkpoint; `report` gets each
+    iteration. A run that was cut off in this folder goes on."""
+    run = replace(run, resume=goes_on(run.folder, run.config, run.seed, run.resume))
     run.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as meeting:
         address = f"file://{meeting}/rendezvous"
@@ -70,19 +66,19 @@ def train(run: Run, report: Report) -> Path:
         for process in others:
             process.start()
         try:
-            _work(run, 0, address, report)
+            _work(run, 0, address, report, enough)
         finally:
             for process in others:
                 process.join(20)
                 if process.is_alive():
                     process.kill()
-    return checkpoint
+    return run.folder / CHECKPOINT
 
 
 def _other_rank(run: Run, rank: int, address: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _work(run, rank, address, lambda figures: None)
+    _work(run, rank, address, lambda figures: None, lambda: False)
 
 
 @contextmanager
@@ -104,7 +100,7 @@ def use_one_thread(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _work(run: Run, rank: int, address: str, report: Report) -> None:
+def _work(run: Run, rank: int, address: str, report: Report, enough: Callable[[], bool]) -> None:
     torch.set_num_threads(1)
     workers = run.config.ppo.workers
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=workers)
@@ -112,7 +108,7 @@ def _work(run: Run, rank: int, address: str, report: Report) -> None:
         worker = Worker(run, rank)
         if rank == 0:
             with _asked_to_stop() as stop:
-                worker.loop(report, stop)
+                worker.loop(report, lambda: stop() or enough())
         else:
             worker.loop(report, lambda: False)
     finally:
@@ -297,9 +293,7 @@ class Worker:
             "moments": self.moments,
             "versions": versions(),
         }
-        partial = path.with_suffix(".partial")
-        torch.save(content, partial)
-        os.replace(partial, path)
+        write_checkpoint(path, content)
 
     def _load(self, path: Path) -> None:
         content = load_checkpoint(path)
@@ -313,22 +307,3 @@ class Worker:
         self.seconds, self.moments = content["seconds"], content["moments"]
         self.environment.width.value = content["width"]
         self.environment.terrain.level[:] = content["terrain"]
-
-
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = torch.load(path, weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        what = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Refusal(f"{path}: not a checkpoint we can read: {what}") from None
-    return content
-
-
-def versions() -> dict[str, str]:
-    return {
-        "sim2real_deploy": __version__,
-        "python": sys.version.split()[0],
-        "torch": torch.__version__.split("+")[0],
-        "mujoco": mujoco.__version__,
-        "numpy": np.__version__,
-    }

@@ -23,6 +23,7 @@ COMMAND = [sys.executable, "-c", "from sim2real_deploy.cli import main; main()",
 def write_config(folder: Path, **changes: Any) -> Path:
     content = yaml.safe_load(paths.config_file("training/go2_walk.yaml").read_text())
     content["ppo"] |= changes.pop("ppo", {})
+    del content["judging"]
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(content | changes))
     return path
@@ -71,17 +72,41 @@ def test_ctrl_c_leaves_a_run_that_can_go_on(tmp_path: Path) -> None:
     assert load_bundle(run / "bundle", load_robot("go2")).contract.provenance["seed"] == 1
     before = figures(run, "steps")[-1]
 
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    other = [*command, "--seed", "7"]
+    refused = subprocess.run(other, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
-    assert "--resume" in refused.stderr
+    assert "another seed is there; --resume" in " ".join(refused.stderr.split())
 
     resumed = subprocess.run(
-        [*command, "--resume", "--minutes", "0.02"], capture_output=True, text=True, check=False
+        [*command, "--minutes", "0.02"], capture_output=True, text=True, check=False
     )
     assert resumed.returncode == 0, resumed.stderr
     steps = figures(run, "steps")
     assert steps[-1] > before
     assert steps == sorted(set(steps))
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_run_goes_on_by_itself(tmp_path: Path) -> None:
+    config = write_config(tmp_path, ppo={"environments": 8, "steps": 8})
+    run = tmp_path / "run"
+    command = [*COMMAND, str(config), "--folder", str(run), "--minutes"]
+    subprocess.run([*command, "0.02"], capture_output=True, check=True)
+    kept = figures(run, "steps")[-1]  # the checkpoint is of the end
+    process = subprocess.Popen([*command, "10"], stdout=subprocess.DEVNULL, text=True)
+    give_up = time.monotonic() + 200
+    while figures(run, "steps")[-1] == kept and time.monotonic() < give_up:
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    assert figures(run, "steps")[-1] > kept
+    with (run / "log.jsonl").open("a") as log:
+        log.write('{"steps": 1')  # what a kill leaves of a line
+    subprocess.run([*command, "0.02"], capture_output=True, check=True)
+    steps = figures(run, "steps")
+    assert steps == sorted(set(steps))  # nothing is told twice
+    assert np.diff(steps).tolist() == [2 * 8 * 8] * (len(steps) - 1)
+    assert not (run / "checkpoint.partial").exists()
 
 
 def test_nothing_to_resume_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,138 @@
+"""Judges the checkpoints of a training run by the gate while it goes on, and keeps the best.
+
+Reward says how well a policy does what training asks; the gate says what it is good for. Each
+judgement is a process of its own at low priority: training does not wait for it.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.gate.engines import FIRST
+from sim2real_deploy.gate.scenarios import load_scenarios, scenario_set
+from sim2real_deploy.gate.workers import run_here
+from sim2real_deploy.policy.bundle import load_own_bundle
+from sim2real_deploy.training.checkpoint import CHECKPOINT
+from sim2real_deploy.training.config import Judging
+from sim2real_deploy.training.export import export
+
+BEST, CANDIDATE, JUDGEMENTS = "best.pt", "candidate", "judgements.jsonl"
+NICE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Of one checkpoint: the share of runs that succeed, by scenario and in all."""
+
+    steps: int
+    score: float
+    scenarios: dict[str, float]
+
+
+def judge(checkpoint: Path, folder: Path, scenarios: list[str], trials: int) -> Judgement:
+    """Export a checkpoint into a new folder and walk it through the scenarios."""
+    contract = export(checkpoint, folder)
+    bundle = load_own_bundle(folder)
+    tasks = [(FIRST, s, trial) for s in load_scenarios(scenarios) for trial in range(trials)]
+    succeeded = dict.fromkeys(scenarios, 0)
+    for (_, scenario, _), episode in run_here(bundle, tasks, workers=1):
+        succeeded[scenario.name] += episode.success
+    rates = {name: count / trials for name, count in succeeded.items()}
+    return Judgement(contract.provenance["steps"], sum(rates.values()) / len(rates), rates)
+
+
+class Judge:
+    """Call it in every iteration; `enough` says when there is no use in going on."""
+
+    def __init__(self, folder: Path, settings: Judging) -> None:
+        self._folder, self._settings = folder, settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._next = time.monotonic() + settings.every
+        self.judgements = _read(folder / JUDGEMENTS)
+        scenario_set(settings.set)  # refused now, and not after an hour
+
+    @property
+    def best(self) -> Judgement | None:
+        """The later one of equals has seen more."""
+        return max(self.judgements, key=lambda one: (one.score, one.steps), default=None)
+
+    def enough(self) -> bool:
+        best, patience = self.best, self._settings.patience
+        if best is None or patience is None:
+            return False
+        return len(self.judgements) - 1 - self.judgements.index(best) >= patience
+
+    def look(self) -> None:
+        """Take in a judgement that is ready; begin another when it is time."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                return
+            self._take()
+        if time.monotonic() >= self._next and (self._folder / CHECKPOINT).exists():
+            self._next = time.monotonic() + self._settings.every
+            self._begin()
+
+    def finish(self) -> Path:
+        """Judge the last checkpoint, too; the best of all, which is exported."""
+        if self._process is not None:
+            self._process.wait()
+            self._take()
+        self._begin()
+        assert self._process is not None
+        self._process.wait()
+        self._take()
+        if not (self._folder / BEST).exists():
+            log = self._folder / CANDIDATE / "log.txt"
+            raise Refusal(f"{log}: no checkpoint could be judged; it says why")
+        return self._folder / BEST
+
+    def _begin(self) -> None:
+        place = self._folder / CANDIDATE
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        shutil.copyfile(self._folder / CHECKPOINT, place / CHECKPOINT)
+        code = "import sys; from sim2real_deploy.gate.judge import main; main(*sys.argv[1:])"
+        arguments = [str(place), self._settings.set, str(self._settings.trials)]
+        with (place / "log.txt").open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code, *arguments],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _take(self) -> None:
+        assert self._process is not None
+        code, self._process = self._process.returncode, None
+        place = self._folder / CANDIDATE
+        if code != 0:  # training goes on; a run that ends without a judgement is refused
+            return
+        text = (place / "judgement.json").read_text(encoding="utf-8")
+        with (self._folder / JUDGEMENTS).open("a", encoding="utf-8") as stream:
+            stream.write(text + "\n")
+        self.judgements.append(Judgement(**json.loads(text)))
+        if self.best == self.judgements[-1]:
+            os.replace(place / CHECKPOINT, self._folder / BEST)
+
+
+def _read(path: Path) -> list[Judgement]:
+    """Of this run's earlier sessions."""
+    if not path.exists():
+        return []
+    lines: list[Any] = [json.loads(line) for line in path.read_text().splitlines()]
+    return [Judgement(**line) for line in lines]
+
+
+def main(place: str, named: str, trials: str) -> None:
+    """What the process of a judgement does."""
+    os.nice(NICE)
+    folder = Path(place)
+    result = judge(folder / CHECKPOINT, folder / "bundle", scenario_set(named), int(trials))
+    (folder / "judgement.json").write_text(json.dumps(asdict(result)), encoding="utf-8")
