@@ -38,7 +38,7 @@ def twin(
     from sim2real_deploy.twin.on_wire import TwinOnWire
     from sim2real_deploy.twin.requests import parse
     from sim2real_deploy.twin.robot import TwinRobot
-    from sim2real_deploy.twin.session import Session
+    from sim2real_deploy.twin.session import TwinSession
 
     if not (video or view):  # drawing in software at such a priority would starve the machine
         prefer_this_process()
@@ -58,7 +58,7 @@ def twin(
             on_wire.ask(request.apply)
         typer.echo(f"{body.robot.title} twin on '{interface}', domain {domain}, floor {floor}")
         calm_interpreter()
-        session = Session(on_wire, duration, keep_poses=video is not None)
+        session = TwinSession(on_wire, duration, keep_poses=video is not None)
         session.run(typer.echo, view)
     if video:
         typer.echo(f"drawing {len(session.poses)} frames into {video}")

@@ -35,10 +35,6 @@ class Limit(IntEnum):
     TORQUE = 16
 
 
-def limit_names(acted: int) -> list[str]:
-    return [limit.name.lower() for limit in Limit if acted & limit]
-
-
 class Limiter:
     """`aim` takes what is asked, when it changes; `hold` makes each tick's command of it.
 

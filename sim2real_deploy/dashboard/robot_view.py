@@ -9,7 +9,7 @@ import viser
 
 from sim2real_deploy.dashboard.snapshot import Snapshot
 from sim2real_deploy.robots import RobotSpec
-from sim2real_deploy.twin.appearance import Appearance, Array, Colour, Link, Part
+from sim2real_deploy.twin.appearance import Appearance, Array, BodyLook, Colour, Part
 
 COOL_MARGIN = 30.0  # degrees below the warning at which a joint begins to change colour
 WARM, HOT = np.array((255.0, 190.0, 0.0)), np.array((230.0, 0.0, 0.0))
@@ -81,7 +81,7 @@ class RobotView:
                 heat = heat_colour(natural, float(temperatures[joint]), self._robot)
                 mesh.color = tuple(int(channel) for channel in heat)
 
-    def _add_link(self, index: int, link: Link) -> None:
+    def _add_link(self, index: int, link: BodyLook) -> None:
         """One mesh per colour of the link, so that it is few draws."""
         shapes: dict[Colour, list[Any]] = {}
         for part in link.parts:

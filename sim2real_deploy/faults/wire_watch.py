@@ -20,7 +20,7 @@ LASTING_NS = 25_000_000  # of damping, for it to count
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenCommand:
     """One command on the wire."""
 
     ns: int  # monotonic, when it was taken
@@ -37,7 +37,7 @@ class WireWatch:
         self._commands = self._participant.reader(LOW_CMD, family.command.type_name)
         self._states = self._participant.reader(LOW_STATE, family.state.type_name)
         self._command_decoder, self._state_decoder = CommandDecoder(robot), StateDecoder(robot)
-        self.commands: deque[Seen] = deque(maxlen=REMEMBERED)
+        self.commands: deque[SeenCommand] = deque(maxlen=REMEMBERED)
         self.states: deque[RobotState] = deque(maxlen=REMEMBERED // 4)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="wire watch", daemon=True)
@@ -56,12 +56,12 @@ class WireWatch:
                 command = self._command_decoder.decode(sample.data)
                 values = (command.q, command.dq, command.torque, command.kp, command.kd)
                 finite = bool(np.isfinite(values).all())
-                self.commands.append(Seen(sample.received_ns, is_damping(command), finite))
+                self.commands.append(SeenCommand(sample.received_ns, is_damping(command), finite))
             for sample in self._states.take():
                 if self._state_decoder.flaw(sample.data) is None:
                     self.states.append(self._state_decoder.decode(sample.data, sample.received_ns))
 
-    def since(self, ns: int) -> list[Seen]:
+    def since(self, ns: int) -> list[SeenCommand]:
         return [seen for seen in tuple(self.commands) if seen.ns >= ns]
 
     def damped_at(self, since_ns: int, patience_s: float) -> int | None:

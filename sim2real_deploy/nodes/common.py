@@ -25,7 +25,7 @@ from rclpy.signals import SignalHandlerOptions
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import config_file
-from sim2real_deploy.runtime.stop_order import LAUNCHER_PID, Place
+from sim2real_deploy.runtime.stop_order import LAUNCHER_PID, StopTurn
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 # What a bit-exact replay needs: reliable, and two seconds deep for a recorder that is held up.
@@ -130,7 +130,7 @@ def run(build: Callable[[Stop], Sequence[Node]]) -> NoReturn:
     stop = Stop()
     _watch_signals(stop)
     _end_with_launcher()
-    place = Place()
+    place = StopTurn()
     talk_by_sockets(os.environ)
     try:
         rclpy.init(args=sys.argv, signal_handler_options=SignalHandlerOptions.NO)

@@ -25,7 +25,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import CLOCK, ROBOT, WIRE, Parameter, Stop, declare, run
 from sim2real_deploy.nodes.driver import Driver
 from sim2real_deploy.nodes.policy import PolicyNode
-from sim2real_deploy.nodes.statistics import Statistics
+from sim2real_deploy.nodes.statistics import LoopStatistics
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import RobotSpec, load_robot
@@ -51,7 +51,7 @@ REMOTE_S = 0.05
 WRITERS_S = 0.2
 
 
-class Control(Driver):
+class ControlNode(Driver):
     """The driver node with the loop behind it."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Control(Driver):
             self._link, spec, controller.situation, lambda: supervision.supervisor
         )
         self.connect(controller, self.ask, self._link.now_ns)
-        self._statistics = Statistics(self.loop)
+        self._statistics = LoopStatistics(self.loop)
         self._stats = self.create_publisher(DiagnosticArray, topics.STATISTICS, 10)
         self._diagnostics = self.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
         self._policy_node = policy_node
@@ -193,7 +193,7 @@ def build(stop: Stop) -> Sequence[Node]:
     spec = load_robot(values["robot"])
     policy = load_bundle(values["policy"], spec).open() if values["policy"] else None
     policy_node.connect(policy)
-    control = Control(stop, spec, policy, policy_node)
+    control = ControlNode(stop, spec, policy, policy_node)
     control.start()
     return policy_node, control
 

@@ -59,7 +59,7 @@ LEVELS = {
 
 
 @dataclass(slots=True)
-class Recorder:
+class RecorderHealth:
     """What the recorder last said."""
 
     heard_ns: int | None = None
@@ -73,7 +73,7 @@ class SafetySupervisor(Node):
         self._end = end
         self._robot = load_robot(values["robot"])
         self._runs = Path(values["runs"])
-        self._recorder = Recorder()
+        self._recorder = RecorderHealth()
         settings = Path(values["settings"]) if values["settings"] else None
         events = load_events(self._robot, values["stage"], settings)
         directory = run_directory(self.get_namespace(), values["domain"])

@@ -11,7 +11,7 @@ from sim2real_deploy.control.ticks import COLUMNS, Ticks
 Figures = npt.NDArray[np.float64]
 
 
-class Statistics:
+class LoopStatistics:
     """Collects drained ticks; `report` sums them up and starts anew."""
 
     def __init__(self, loop: ControlLoop) -> None:

@@ -20,7 +20,7 @@ class LegPose(NamedTuple):
     columns: list[Vector]  # of the Jacobian
 
 
-class Leg:
+class LegKinematics:
     """A chain of hinges; `joints` are their places among the robot's."""
 
     def __init__(self, geometry: LegGeometry, joints: tuple[int, ...]) -> None:

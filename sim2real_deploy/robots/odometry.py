@@ -8,7 +8,7 @@ import math
 
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.geometry import Vector, cross, gravity_in_body, to_world
-from sim2real_deploy.robots.legs import Leg, along, foot_force, minus
+from sim2real_deploy.robots.legs import LegKinematics, along, foot_force, minus
 
 GRAVITY = 9.81
 LOAD_FROM, LOAD_FULL = 15.0, 40.0  # N: below the first a foot does not count, above the second full
@@ -18,11 +18,11 @@ LONGEST_STEP_S = 0.1
 _NOWHERE = (0.0, 0.0, 0.0)
 
 
-def legs_of(spec: RobotSpec) -> list[Leg]:
+def legs_of(spec: RobotSpec) -> list[LegKinematics]:
     """Those whose lengths are known."""
     place = {name: index for index, name in enumerate(spec.joint_names)}
     return [
-        Leg(leg.geometry, tuple(place[name] for name in leg.joints))
+        LegKinematics(leg.geometry, tuple(place[name] for name in leg.joints))
         for leg in spec.legs.values()
         if leg.geometry is not None
     ]

@@ -21,7 +21,7 @@ def environment(index: int, processes: int) -> dict[str, str]:
     return {LAUNCHER_PID: str(os.getpid()), PLACE: f"{index + 1}/{processes}"}
 
 
-class Place:
+class StopTurn:
     """This process's place; without a launcher there is no order to keep."""
 
     def __init__(self, variables: Mapping[str, str] = os.environ) -> None:

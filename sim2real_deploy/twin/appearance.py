@@ -34,7 +34,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class BodyLook:
     name: str
     parts: tuple[Part, ...]
     joint: int  # that moves it, in SDK order; -1 for none
@@ -70,13 +70,13 @@ class Appearance:
     def rotations(self) -> Array:
         return np.asarray(self._data.xmat[self._first :]).reshape(-1, 3, 3)
 
-    def _link(self, body: int) -> Link:
+    def _link(self, body: int) -> BodyLook:
         model, robot = self._model, self._robot
         geoms = np.flatnonzero((model.geom_bodyid == body) & (model.geom_group == VISIBLE_GROUP))
         names = [model.joint(joint).name for joint in np.flatnonzero(model.jnt_bodyid == body)]
         moved = [robot.joint_names.index(n) for n in names if n in robot.joint_names]
         parts = tuple(self._part(int(geom)) for geom in geoms)
-        return Link(model.body(body).name, parts, moved[0] if moved else -1)
+        return BodyLook(model.body(body).name, parts, moved[0] if moved else -1)
 
     def _part(self, geom: int) -> Part:
         model = self._model

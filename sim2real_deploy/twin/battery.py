@@ -7,7 +7,7 @@ from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import Power
 
 
-class Battery:
+class BatteryModel:
     """A pack with a straight line from full to empty and one inner resistance."""
 
     def __init__(self, robot: RobotSpec, power: Power) -> None:

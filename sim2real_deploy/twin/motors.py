@@ -38,7 +38,7 @@ class MotorCommand:
         self.anew = True
 
 
-class Motors:
+class MotorModel:
     """State of the motors between two periods: winding temperature, gear play, torque bounds."""
 
     def __init__(

@@ -75,7 +75,6 @@ class TwinOnWire:
         self._asked: deque[tuple[Callable[[TwinRobot], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
         self._failure: BaseException | None = None
-        self.scheduling = ""  # why the loop has no real-time priority, where it has none
         self._threads = [
             threading.Thread(target=self._guard, args=(body,), name=name, daemon=True)
             for name, body in (("twin", self._live), ("twin services", self._answer))
@@ -121,7 +120,7 @@ class TwinOnWire:
             self._stop.set()
 
     def _live(self) -> None:
-        self.scheduling = prefer_this_thread()
+        prefer_this_thread()
         due = self.clock.now_ns()
         while not self._stop.is_set():
             due = self._keep_time(due)

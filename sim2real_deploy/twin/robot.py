@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.geometry import to_body_rows
 from sim2real_deploy.twin import config
-from sim2real_deploy.twin.battery import Battery
+from sim2real_deploy.twin.battery import BatteryModel
 from sim2real_deploy.twin.boards import Boards
 from sim2real_deploy.twin.body import shape_body
 from sim2real_deploy.twin.bus import MessageBus
@@ -26,11 +26,11 @@ from sim2real_deploy.twin.floors import FLOOR_GEOM, Floor
 from sim2real_deploy.twin.hoist import Hoist
 from sim2real_deploy.twin.message import StateMessage
 from sim2real_deploy.twin.model import BASE, build_spec
-from sim2real_deploy.twin.motors import MotorCommand, Motors
+from sim2real_deploy.twin.motors import MotorCommand, MotorModel
 from sim2real_deploy.twin.mount import Mount
 from sim2real_deploy.twin.per_joint import per_joint
 from sim2real_deploy.twin.physics import MujocoPhysics, Physics
-from sim2real_deploy.twin.sensors import Encoders, Imu
+from sim2real_deploy.twin.sensors import EncoderModel, ImuModel
 from sim2real_deploy.twin.sport import SportMode
 from sim2real_deploy.wire import remote
 
@@ -127,7 +127,7 @@ class TwinRobot:
             self.hoist.hang_up()
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:] = self._found
-        self.motors = Motors(self.robot, errors.motors, self.model, self.data)
+        self.motors = MotorModel(self.robot, errors.motors, self.model, self.data)
         mujoco.mj_forward(self.model, self.data)
         self._now_ns = 0
         self._periods = 0
@@ -135,10 +135,10 @@ class TwinRobot:
         self.boards = Boards(self.robot, errors.command_timeout, strength)
         self._line = DelayLine(self._late, self._physics.steps, self.boards.command)
         self.sport = SportMode(self.robot, self._sport_at_boot)
-        self.battery = Battery(self.robot, errors.power)
+        self.battery = BatteryModel(self.robot, errors.power)
         readings = self._message.motors
-        self.encoders = Encoders(self.robot, readings, errors.encoders, streams[0])
-        self.imu = Imu(errors.imu, streams[1])
+        self.encoders = EncoderModel(self.robot, readings, errors.encoders, streams[0])
+        self.imu = ImuModel(errors.imu, streams[1])
         self._command_bus = MessageBus(errors.command_bus, streams[2])
         self._state_bus = MessageBus(errors.state_bus, streams[3])
         self.faults = Faults(self.robot, streams[4])
@@ -350,7 +350,7 @@ class TwinRobot:
         self._qpos[:] = pose
         hold = MotorCommand(self.robot.joint_count)
         hold.q[:], hold.kp[:], hold.kd[:] = pose, self.robot.kp, self.robot.kd
-        motors = Motors(self.robot, config.Motors(), self.model, data)
+        motors = MotorModel(self.robot, config.Motors(), self.model, data)
         motors.drive(hold, np.zeros_like(hold.targets))
         self._physics.step(round(_SETTLE_S / self.model.opt.timestep))
         return np.asarray(data.qpos.copy())

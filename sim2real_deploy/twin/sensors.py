@@ -15,7 +15,7 @@ from sim2real_deploy.twin.per_joint import per_joint
 Vector = npt.NDArray[np.float64]
 
 
-class Encoders:
+class EncoderModel:
     """Joint positions, velocities, accelerations and torques as the boards measure them.
 
     `readings` (rows in that order) is where they are to be written: the message itself.
@@ -45,7 +45,7 @@ class Encoders:
             self.noise = self._source.draw()
 
 
-class Imu:
+class ImuModel:
     """Attitude, rates and acceleration. The gyro's bias drifts, and heading drifts with it;
     roll and pitch do not, since the vendor's filter leans on gravity."""
 

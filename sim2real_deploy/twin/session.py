@@ -12,7 +12,7 @@ from sim2real_deploy.twin.on_wire import TwinOnWire
 REPORT_EVERY = 5.0  # s
 
 
-class Session:
+class TwinSession:
     """Keeps poses for a video, tells of bad commands and lost time as they come."""
 
     def __init__(self, on_wire: TwinOnWire, duration: float, keep_poses: bool) -> None:

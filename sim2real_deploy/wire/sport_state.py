@@ -1,6 +1,5 @@
 """rt/sportmodestate, the robot's own odometry, and rt/wirelesscontroller, its remote."""
 
-import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,15 +7,11 @@ import numpy as np
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.wire.encoders import roll_pitch_yaw
 from sim2real_deploy.wire.messages import SPORT_MODE_STATE
-from sim2real_deploy.wire.remote import Remote, keys
 
 SPORT_STATE_TOPIC = "rt/sportmodestate"
 SPORT_STATE_TYPE = SPORT_MODE_STATE.type_name
-WIRELESS_TOPIC = "rt/wirelesscontroller"
-WIRELESS_TYPE = "unitree_go::msg::dds_::WirelessController_"
 
 _HEADER = b"\x00\x01\x00\x00"
-_WIRELESS = struct.Struct("<4s4fH2x")
 
 
 @dataclass(slots=True)
@@ -64,8 +59,3 @@ def decode(sample: bytes) -> SportState | None:
         yaw_speed=float(record["yaw_speed"]),
         body_height=float(record["body_height"]),
     )
-
-
-def encode_wireless(remote: Remote) -> bytes:
-    """The remote as its own message."""
-    return _WIRELESS.pack(_HEADER, remote.lx, remote.ly, remote.rx, remote.ry, keys(remote))

@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from sim2real_deploy.runtime.stop_order import Place, environment
+from sim2real_deploy.runtime.stop_order import StopTurn, environment
 
 PROCESS = """
 import signal, sys, time
-from sim2real_deploy.runtime.stop_order import Place
+from sim2real_deploy.runtime.stop_order import StopTurn
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-place = Place()
+place = StopTurn()
 print("ready", flush=True)
 signal.sigwait({signal.SIGINT})
 in_turn = place.wait_turn(float(sys.argv[1]))
@@ -79,7 +79,7 @@ def test_one_that_hangs_is_waited_for_only_so_long(processes):
 
 
 def test_without_a_launcher_there_is_no_order_to_keep():
-    place = Place({})
+    place = StopTurn({})
     start = time.monotonic()
     assert place.wait_turn(30.0)
     assert time.monotonic() - start < 10.0

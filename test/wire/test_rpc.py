@@ -12,7 +12,6 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.wire import sport_state, vendor
 from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
-from sim2real_deploy.wire.remote import Remote
 from sim2real_deploy.wire.rpc import NOT_IMPLEMENTED, RpcClient, RpcServer, RpcTimeout
 from support.wire_support import free_domain
 
@@ -188,11 +187,3 @@ def test_the_sport_state_is_what_the_vendors_class_reads() -> None:
     assert back.stamp_ns == given.stamp_ns
     np.testing.assert_array_equal(back.velocity, given.velocity)
     assert sport_state.decode(sample[:-1]) is None
-
-
-def test_the_wireless_message_is_what_the_vendors_class_reads() -> None:
-    remote = Remote(lx=0.5, ly=-0.25, rx=1.0, ry=-1.0, pressed=frozenset({"L2", "B"}))
-    sample = sport_state.encode_wireless(remote)
-    read = vendor.idl(sport_state.WIRELESS_TYPE).deserialize(sample)
-    assert (read.lx, read.ly, read.rx, read.ry) == (0.5, -0.25, 1.0, -1.0)
-    assert read.keys == (1 << 5) | (1 << 9)
