@@ -24,6 +24,9 @@ def train_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on, even with another config.")
     ] = False,
+    twin: Annotated[
+        str | None, typer.Option(help="Of the robot to train for: config/twins, or a file.")
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Where the run is kept; else runs/NAME/seed_SEED.")
     ] = None,
@@ -46,6 +49,8 @@ def train_command(
 
     console = Console()
     settings = load_training(config)
+    if twin is not None:
+        settings = settings.model_copy(update={"twin": twin})
     where = folder or Path("runs") / settings.name / f"seed_{seed}"
     run = Run(settings, where, seed, minutes, resume)
     judge = Judge(where, settings.judging) if settings.judging else None

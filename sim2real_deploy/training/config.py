@@ -1,6 +1,5 @@
 """Everything that shapes a trained policy, as data: config/training/<name>.yaml."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -22,20 +21,6 @@ class Control(Strict):
     @property
     def timestep(self) -> float:
         return 1.0 / self.rate_hz / self.substeps
-
-
-class Motors(Strict):
-    """The motors round which training randomises; by the endings of joint names."""
-
-    strength: float = Field(gt=0)  # torque delivered by torque commanded
-    delay: float = Field(ge=0)  # s, from a target to the torque it makes
-    friction: dict[str, float]  # Nm, dry
-    damping: dict[str, float]  # Nms/rad
-    armature: dict[str, float]  # kg m^2
-
-    def by_joint(self, values: dict[str, float], joints: Sequence[str]) -> list[float]:
-        """One of the three above for every joint."""
-        return [next(v for ending, v in values.items() if j.endswith(ending)) for j in joints]
 
 
 class Gait(Strict):
@@ -219,9 +204,9 @@ class Judging(Strict):
 class TrainingConfig(Strict):
     name: str = Field(pattern="^[a-z][a-z0-9_]*$")
     robot: str
+    twin: str  # of the robot, round which training randomises: its name in config/twins, or a file
     steps: int = Field(gt=0)
     control: Control
-    motors: Motors
     observation: tuple[Term, ...] = Field(min_length=1)
     gait: Gait
     symmetry: Symmetry

@@ -187,7 +187,7 @@ class Environment:
         velocity = physics.in_body(physics.velocity)
         dq, last_dq = physics.dq.astype(np.float32), self._dq
         self._dq = dq
-        strength = self.drawn["motor_strength"]
+        strength = self.drawn.strength
         torque = strength * (control.kp * (self._applied - physics.q) - control.kd * dq)
         limit = self.robot.torque_limit * strength
         up = physics.in_body(np.tile([0.0, 0.0, 1.0], (self.count, 1)))

@@ -9,15 +9,19 @@ import mujoco
 import numpy as np
 
 from sim2real_deploy.robots import RobotSpec
-from sim2real_deploy.training.config import Motors, TrainingConfig
-from sim2real_deploy.training.terrain import BOXES, Tile
+from sim2real_deploy.training.config import TrainingConfig
+from sim2real_deploy.training.nominal import Nominal
+from sim2real_deploy.training.terrain import Tile
 from sim2real_deploy.twin.floors import FLOOR_GEOM, Box, Floor
 from sim2real_deploy.twin.model import BASE, build_spec
 
 FAR_BELOW = -20.0  # m: where boxes lie that a tile does not need
 
 
-def training_model(robot: RobotSpec, config: TrainingConfig, tile: Tile) -> Any:
+def training_model(
+    robot: RobotSpec, config: TrainingConfig, nominal: Nominal, tile: Tile, boxes: int
+) -> Any:
+    """With so many boxes, whatever the tile needs: models of one batch have the same sizes."""
     spec = build_spec(
         robot,
         Floor(),
@@ -32,24 +36,23 @@ def training_model(robot: RobotSpec, config: TrainingConfig, tile: Tile) -> Any:
     for geom in spec.body(BASE).find_all(mujoco.mjtObj.mjOBJ_GEOM):
         if not (geom.contype or geom.conaffinity):
             spec.delete(geom)
-    _set_motors(spec, robot, config.motors)
-    _add_ground(spec, tile)
+    _set_joints(spec, robot, nominal)
+    _add_ground(spec, tile, boxes)
     _add_sensors(spec, robot)
     return spec.compile()
 
 
-def _set_motors(spec: Any, robot: RobotSpec, motors: Motors) -> None:
-    names = robot.joint_names
-    columns = (
-        motors.by_joint(v, names) for v in (motors.friction, motors.damping, motors.armature)
-    )
-    for name, friction, damping, armature in zip(names, *columns, strict=True):
+def _set_joints(spec: Any, robot: RobotSpec, nominal: Nominal) -> None:
+    for number, name in enumerate(robot.joint_names):
         joint = spec.joint(name)
-        joint.frictionloss, joint.armature = friction, armature
-        joint.damping = [damping, 0, 0]  # it could grow with speed, too
+        joint.frictionloss = nominal.friction[number]
+        if nominal.damping is not None:
+            joint.damping = [nominal.damping[number], 0, 0]  # it could grow with speed, too
+        if nominal.armature is not None:
+            joint.armature = nominal.armature[number]
 
 
-def _add_ground(spec: Any, tile: Tile) -> None:
+def _add_ground(spec: Any, tile: Tile, boxes: int) -> None:
     floor = spec.geom(FLOOR_GEOM)
     floor.pos = [0, 0, tile.plane]
     floor.quat = [np.cos(tile.slope / 2), 0, -np.sin(tile.slope / 2), 0]
@@ -67,7 +70,7 @@ def _add_ground(spec: Any, tile: Tile) -> None:
         floor.hfieldname = FLOOR_GEOM
         floor.pos = [0, 0, low]
     unused = Box((-0.1, 0.1), (-0.1, 0.1), (FAR_BELOW - 0.2, FAR_BELOW))
-    for number in range(BOXES):
+    for number in range(boxes):
         box = tile.boxes[number] if number < len(tile.boxes) else unused
         sides = np.array([box.x, box.y, box.z])
         spec.worldbody.add_geom(

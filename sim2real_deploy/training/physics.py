@@ -17,6 +17,7 @@ from sim2real_deploy.training import randomisation
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.ground import Ground
 from sim2real_deploy.training.model import training_model
+from sim2real_deploy.training.nominal import load_nominal
 from sim2real_deploy.training.randomisation import Drawn
 from sim2real_deploy.training.rewards import Array
 from sim2real_deploy.training.terrain import make_tiles
@@ -32,12 +33,14 @@ class Physics:
     def __init__(self, config: TrainingConfig, robot: RobotSpec, count: int, seed: int):
         self._control = config.control
         tiles = make_tiles(config.terrain, seed)
-        self.plain = [training_model(robot, config, tile) for tile in tiles]
+        boxes = max(len(tile.boxes) for tile in tiles)
+        self.nominal = load_nominal(config.twin, robot)
+        self.plain = [training_model(robot, config, self.nominal, tile, boxes) for tile in tiles]
         self.ground = Ground(tiles)
         model = self.plain[0]
         self.models = [copy.copy(model) for _ in range(count)]
         self.tile = np.zeros(count, np.int64)  # which one each model has
-        self.drawn = Drawn(count, len(robot.joints), model.nbody, config.motors)
+        self.drawn = Drawn(count, len(robot.joints), model.nbody, self.nominal)
         self._data = mujoco.MjData(model)
         self._rollout = rollout.Rollout(nthread=1)
         steps = config.control.substeps

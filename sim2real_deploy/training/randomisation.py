@@ -10,7 +10,8 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.training.config import Control, Motors, Randomisation, Width
+from sim2real_deploy.training.config import Control, Randomisation, Width
+from sim2real_deploy.training.nominal import Nominal
 from sim2real_deploy.twin.model import BASE
 
 Array = npt.NDArray[np.float64]
@@ -60,8 +61,9 @@ class AdaptiveWidth:
 class Drawn:
     """The randomised values of every environment, one row each."""
 
-    def __init__(self, count: int, joints: int, bodies: int, motors: Motors):
-        self.nominal = NOMINAL | {"motor_strength": motors.strength, "delay": motors.delay}
+    def __init__(self, count: int, joints: int, bodies: int, nominal: Nominal):
+        self.nominal = NOMINAL | {"delay": nominal.delay}
+        self._strength = nominal.strength
         wide = {
             "link_mass": bodies,
             "centre_of_mass": 3,
@@ -77,6 +79,11 @@ class Drawn:
             name: np.full((count, wide.get(name, 1)), nominal)
             for name, nominal in self.nominal.items()
         }
+
+    @property
+    def strength(self) -> Array:
+        """Of every joint: the twin's, times what was drawn."""
+        return self.values["motor_strength"] * self._strength
 
     def __getitem__(self, name: str) -> Array:
         return self.values[name]
@@ -110,7 +117,7 @@ def apply(model: Any, plain: Any, data: Any, drawn: Drawn, who: int, control: Co
     model.dof_damping[dofs] = plain.dof_damping[dofs] * drawn["joint_damping"][who]
     model.dof_armature[dofs] = plain.dof_armature[dofs] * drawn["armature"][who]
     model.dof_frictionloss[dofs] = plain.dof_frictionloss[dofs] * drawn["joint_friction"][who]
-    strength = drawn["motor_strength"][who]
+    strength = drawn.strength[who]
     model.actuator_gainprm[:, 0] = control.kp * drawn["kp"][who] * strength
     model.actuator_biasprm[:, 1] = -model.actuator_gainprm[:, 0]
     model.actuator_biasprm[:, 2] = -control.kd * drawn["kd"][who] * strength

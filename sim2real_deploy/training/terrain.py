@@ -13,7 +13,7 @@ from sim2real_deploy.twin.floors import Box, Floor, Heights
 
 GRID = 0.025  # m between two points of a height map
 ROUGH_GRID = 0.05  # m between two points of a height field
-BOXES = 14  # in every tile; those that are not needed lie far below
+OBSTACLES = 14  # of a tile
 START = 0.55  # m round the origin that are flat
 STEPS = 6  # stairs of a flight
 TOP = 1.2  # m between a flight up and one down
@@ -83,7 +83,7 @@ def _tile(kind: str, level: int, height: float, size: float, rng: np.random.Gene
             for i in range(2 * STEPS)
         ]
     elif kind == "obstacles":
-        tile.boxes = [_obstacle(height, half, rng) for _ in range(BOXES)]
+        tile.boxes = [_obstacle(height, half, rng) for _ in range(OBSTACLES)]
     elif kind == "gaps":
         tile.plane, tile.boxes = -GAP_DEPTH, _slabs(height, half, rng)
     return tile

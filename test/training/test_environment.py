@@ -11,9 +11,11 @@ from sim2real_deploy.training.config import TrainingConfig, load_training
 from sim2real_deploy.training.curriculum import TerrainCurriculum
 from sim2real_deploy.training.environment import MISSED, MISSED_SCALE, Environment
 from sim2real_deploy.training.model import training_model
+from sim2real_deploy.training.nominal import load_nominal
 from sim2real_deploy.training.observation import Observer
 from sim2real_deploy.training.randomisation import AdaptiveWidth, Drawn
 from sim2real_deploy.training.terrain import make_tiles
+from sim2real_deploy.twin.files import load_imperfections
 
 CONFIG = load_training("go2_walk")
 ROUGH = load_training("go2_rough")
@@ -67,7 +69,7 @@ def test_values_are_drawn_round_the_nominal_from_the_share_of_each_range_in_forc
     width: float,
 ) -> None:
     rng, ranges = np.random.default_rng(0), CONFIG.randomisation
-    drawn = Drawn(200, JOINTS, 5, CONFIG.motors)
+    drawn = Drawn(200, JOINTS, 5, load_nominal(CONFIG.twin, ROBOT))
     for who in range(200):
         drawn.draw(who, ranges, width, rng)
     for name, nominal in drawn.nominal.items():
@@ -87,8 +89,9 @@ def test_randomised_values_reach_the_physics() -> None:
     assert len(masses) == len(frictions) == len(gains) == 3
     plain = environment.physics.plain[0]
     calf = plain.joint("FR_calf_joint")
-    assert calf.frictionloss[0] == CONFIG.motors.friction["calf_joint"]
-    assert calf.damping[0] == CONFIG.motors.damping["calf_joint"]
+    made_of = load_imperfections(CONFIG.twin).motors
+    assert calf.frictionloss[0] == made_of.friction["calf_joint"]
+    assert calf.damping[0] == made_of.damping["calf_joint"]
     assert plain.actuator_gainprm[0, 0] == CONFIG.control.kp  # the original is left alone
 
 
@@ -193,7 +196,7 @@ def test_every_terrain_is_what_it_says_and_fits_the_same_batch() -> None:
             row = heights[len(heights) // 2]
             gaps = np.diff(np.flatnonzero(np.diff(row)))[::2] * 0.025
             assert np.median(gaps) == pytest.approx(wanted, abs=0.03)
-        model = training_model(ROBOT, ROUGH, tile)
+        model = training_model(ROBOT, ROUGH, load_nominal(ROUGH.twin, ROBOT), tile, boxes=14)
         sizes.add((model.nq, model.nv, model.ngeom, model.nsensordata, model.nbody, model.nbvh))
     assert len(sizes) == 1
 
