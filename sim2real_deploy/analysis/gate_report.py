@@ -100,13 +100,27 @@ def _figures(rows: Sequence[Row]) -> Section:
     walked = [row for row in rows if row.error is not None and row.velocity is not None]
     content: list[list[Cell]] = []
     for row in walked:
-        figures = (row.cost_of_transport, row.smoothness, row.slip, row.lift, row.surprise)
+        figures = (
+            row.cost_of_transport,
+            row.smoothness,
+            row.slip,
+            row.lift,
+            row.clearance,
+            row.surprise,
+        )
         known = [float("nan") if value is None else round(value, 3) for value in figures]
         speeds = [round(value, 3) for value in (*(row.velocity or ()), *(row.error or ()))]
         content.append([_name(row), *speeds, *known])
     head = [f"{axis}, {unit}" for axis, unit in zip(AXES, UNITS, strict=True)]
     head += [f"error {axis}" for axis in AXES]
-    head += ["cost of transport", "smoothness, rad", "slip, m/m", "foot lift, m", "surprise"]
+    head += [
+        "cost of transport",
+        "smoothness, rad",
+        "slip, m/m",
+        "foot lift, m",
+        "swing clearance, m",
+        "surprise",
+    ]
     errors = [(row, max(row.error or (0.0,))) for row in walked]
     most = max((error for _, error in errors), default=0.0) or 1.0
     shown = [Bar(_name(row), error, f"{error:.2f}") for row, error in errors]

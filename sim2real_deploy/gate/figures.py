@@ -32,6 +32,7 @@ class Figures:
     smoothness: float  # rad: mean second difference of the targets between policy steps
     slip: float | None  # m that feet slide by m of way
     lift: float  # m that feet rise above the ground: the height of their ninth tenth
+    clearance: float  # m, mean height of the soles of feet that do not stand
     knocks: float  # share of the time in which something else than feet touched
     limits: dict[str, float]  # share of the ticks in which a limit of this kind acted
 
@@ -72,6 +73,7 @@ class Record:
             smoothness=self._smoothness(),
             slip=self._slide(CARRIES * robot.mass * GRAVITY) / way if went else None,
             lift=self._lift(robot),
+            clearance=self._clearance(robot, CARRIES * robot.mass * GRAVITY),
             knocks=float(np.mean([bool(truth.contacts) for truth in truths])),
             limits={kind.name.lower(): self._share(kind) for kind in Limit if self._share(kind)},
         )
@@ -109,11 +111,26 @@ class Record:
         moved = np.linalg.norm(np.diff(feet, axis=0), axis=2)
         return float(moved[down[1:] & down[:-1]].sum())
 
+    def _clearance(self, robot: SimulatedRobot, standing: float) -> float:
+        """Above where the same foot stands: radius and sinking-in of a sole take no part."""
+        height = self._foot_heights(robot)
+        up = np.array([truth.foot_force for truth in self.truths]) <= standing
+        feet = range(height.shape[1])
+        means = [
+            height[up[:, n], n].mean() - np.percentile(height[:, n], 10)
+            for n in feet
+            if up[:, n].any()
+        ]
+        return float(np.mean(means)) if means else 0.0
+
     def _lift(self, robot: SimulatedRobot) -> float:
-        feet = np.array([truth.foot_position for truth in self.truths])
-        height = feet[:, :, 2] - robot.floor.height(feet[:, :, 0], feet[:, :, 1])
-        high, low = np.percentile(height, (90, 10), axis=0)
+        high, low = np.percentile(self._foot_heights(robot), (90, 10), axis=0)
         return float((high - low).mean())
+
+    def _foot_heights(self, robot: SimulatedRobot) -> Vector:
+        """Above the ground under each foot: looks x feet."""
+        feet = np.array([truth.foot_position for truth in self.truths])
+        return np.asarray(feet[:, :, 2] - robot.floor.height(feet[:, :, 0], feet[:, :, 1]))
 
     def _share(self, kind: Limit) -> float:
         counted = sum(int(n) for bits, n in enumerate(self.limited) if bits & kind)

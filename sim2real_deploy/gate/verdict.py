@@ -47,6 +47,7 @@ class Row:
     smoothness: float | None
     slip: float | None
     lift: float | None
+    clearance: float | None
     limits: dict[str, float]
     flags: tuple[str, ...]
     reasons: dict[str, int]  # of failure, how often
@@ -94,6 +95,7 @@ def summarise(
         smoothness=_median([figures.smoothness for figures in walked]),
         slip=_median([figures.slip for figures in walked]),
         lift=_median([figures.lift for figures in walked]),
+        clearance=_median([figures.clearance for figures in walked]),
         limits=_limits(walked),
         flags=failed + (_flags(scenario, walked) if walked else ()),
         reasons=reasons,

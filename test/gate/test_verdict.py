@@ -37,6 +37,7 @@ GOOD = Figures(
     smoothness=0.03,
     slip=0.1,
     lift=0.06,
+    clearance=0.04,
     knocks=0.0,
     limits={"step": 0.01},
 )
@@ -177,6 +178,7 @@ def test_figures_of_a_known_motion() -> None:
     )
     assert figures.slip == pytest.approx(1.0)
     assert figures.lift == pytest.approx(0.05 / 4)
+    assert figures.clearance == pytest.approx(0.05 / 2)  # of the one foot that does not stand
     assert figures.knocks == pytest.approx(0.1)
     assert figures.smoothness == pytest.approx(0.2)
     assert figures.surprise == pytest.approx(1.5)
