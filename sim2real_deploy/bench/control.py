@@ -34,7 +34,7 @@ from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_rob
 from sim2real_deploy.runtime import realtime
 from sim2real_deploy.runtime.stalls import STILL_MS, StallWitness
 from sim2real_deploy.wire import vendor
-from sim2real_deploy.wire.channels import Kind, Participant, RawWriter
+from sim2real_deploy.wire.channels import Participant, RawWriter
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE, DdsLink
 from sim2real_deploy.wire.decoders import StateDecoder
 from sim2real_deploy.wire.domains import free_domain
@@ -171,7 +171,7 @@ def _take_turn(name: str, spec: RobotSpec, policy: str, seconds: float) -> _Turn
     contestant = {"echo": _echo, "ours": _ours, "vendor": _vendors}[name]
     child = context.Process(target=contestant, args=(domain, spec, policy, there), daemon=True)
     child.start()
-    source = _Source(spec, domain, "native" if name == "vendor" else "robot")
+    source = _Source(spec, domain)
     try:
         patience = time.monotonic() + READY_S
         while not here.poll():
@@ -200,11 +200,11 @@ def _cpu_ns(process: int | None) -> int:
 class _Source:
     """Sends states by absolute deadlines and listens in between, all in one thread."""
 
-    def __init__(self, spec: RobotSpec, domain: int, kind: Kind) -> None:
+    def __init__(self, spec: RobotSpec, domain: int) -> None:
         family = FAMILIES[spec.wire.family]
         self._participant = Participant(domain, INTERFACE, "source")
-        self._states = self._participant.writer(LOW_STATE, family.state.type_name, kind)
-        self._commands = self._participant.reader(LOW_CMD, family.command.type_name, kind)
+        self._states = self._participant.writer(LOW_STATE, family.state)
+        self._commands = self._participant.reader(LOW_CMD, family.command)
         self._mark = family.command.span("reserve")
         self._encoder = StateEncoder(spec)
         self._state = _standing(spec)
@@ -231,8 +231,8 @@ class _Source:
         while (left := self._due - time.monotonic()) > 0:
             if self._commands.wait(left):
                 now = time.monotonic_ns()
-                for sample in self._commands.take_bytes():
-                    tick = int.from_bytes(sample[self._mark][:4], "little")
+                for sample in self._commands.take():
+                    tick = int.from_bytes(sample.data[self._mark][:4], "little")
                     self._heard.append((tick, now))
 
     def turn(self, cpu_ns: list[int]) -> _Turn:
@@ -257,8 +257,8 @@ def _echo(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
     """As little as can be between a state and a command on this link."""
     family = FAMILIES[spec.wire.family]
     participant = Participant(domain, INTERFACE, "echo")
-    reader = participant.reader(LOW_STATE, family.state.type_name)
-    writer = participant.writer(LOW_CMD, family.command.type_name)
+    reader = participant.reader(LOW_STATE, family.state)
+    writer = participant.writer(LOW_CMD, family.command)
     tick, mark = family.state.span("tick"), family.command.span("reserve")
     damping = JointCommand.damping(spec.joint_count, 1.0)
     command = bytearray(CommandEncoder(spec).encode(damping))
@@ -266,16 +266,16 @@ def _echo(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
     pipe.send("ready")
     while True:
         if reader.wait(1.0):
-            for sample in reader.take_bytes():
-                command[mark.start : mark.start + 4] = sample[tick]
-                writer.write(command)
+            for sample in reader.take():
+                command[mark.start : mark.start + 4] = sample.data[tick]
+                writer.write(bytes(command))
 
 
 class _MarkingWriter:
     """Our link's writer, with the state's tick put into the command's spare field on the way out,
     as the echo puts it: the mark is the measurement's, and no part of the command."""
 
-    def __init__(self, intake: Intake, writer: RawWriter, spec: RobotSpec) -> None:
+    def __init__(self, intake: Intake, writer: RawWriter[bytes], spec: RobotSpec) -> None:
         self._intake, self._write = intake, writer.write
         self._mark = FAMILIES[spec.wire.family].command.span("reserve").start
         self._sample, self._marked = b"", bytearray()
@@ -286,7 +286,7 @@ class _MarkingWriter:
         state = self._intake.latest
         assert state is not None  # the loop answers states
         _TICK.pack_into(self._marked, self._mark, state.tick)
-        self._write(self._marked)
+        self._write(bytes(self._marked))
 
 
 class _MarkedLink(DdsLink):

@@ -233,9 +233,9 @@ def _read_all(state: RobotState) -> None:
 
 
 def _send_ours(domain: int, robot: RobotSpec, count: int) -> None:
-    type_name = FAMILIES[robot.wire.family].state.type_name
+    layout = FAMILIES[robot.wire.family].state
     encoder, state = StateEncoder(robot), _standing(robot)
-    writer = Participant(domain, "lo").writer(LOW_STATE, type_name)
+    writer = Participant(domain, "lo").writer(LOW_STATE, layout)
 
     def send(number: int) -> None:
         state.tick, state.remote = 2 * (number + 1), _stamp()

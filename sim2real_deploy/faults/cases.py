@@ -89,7 +89,7 @@ def send_nan_state(stack: Stack) -> int:
     broken = replace(state, q=q, tick=state.tick + 1)
     participant = Participant(stack.domain, stack.interface, "broken board")
     family = FAMILIES[stack.robot.wire.family]
-    writer = participant.writer(LOW_STATE, family.state.type_name)
+    writer = participant.writer(LOW_STATE, family.state)
     sample = StateEncoder(stack.robot).encode(broken)
     while writer.matched() < 3:  # control, supervisor and the campaign at least
         time.sleep(0.01)
@@ -161,7 +161,7 @@ def intrude(stack: Stack) -> int:
     """Another program opens rt/lowcmd; it need not even write."""
     now_ns = time.monotonic_ns()
     participant = Participant(stack.domain, stack.interface, "intruder")
-    writer = participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command.type_name)
+    writer = participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command)
     time.sleep(0.5)
     participant.close()
     del writer
@@ -171,7 +171,7 @@ def intrude(stack: Stack) -> int:
 def refuse_start(stack: Stack) -> int:
     """Another program has rt/lowcmd open when the robot is to stand up: it must not."""
     participant = Participant(stack.domain, stack.interface, "intruder")
-    writer = participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command.type_name)
+    writer = participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command)
     stack.call("estop")
     stack.until("damping", lambda: stack.mode == "damping")
     time.sleep(1.0)

@@ -34,8 +34,8 @@ class WireWatch:
     def __init__(self, robot: RobotSpec, interface: str, domain: int) -> None:
         family = FAMILIES[robot.wire.family]
         self._participant = Participant(domain, interface, "fault campaign")
-        self._commands = self._participant.reader(LOW_CMD, family.command.type_name)
-        self._states = self._participant.reader(LOW_STATE, family.state.type_name)
+        self._commands = self._participant.reader(LOW_CMD, family.command)
+        self._states = self._participant.reader(LOW_STATE, family.state)
         self._command_decoder, self._state_decoder = CommandDecoder(robot), StateDecoder(robot)
         self.commands: deque[SeenCommand] = deque(maxlen=REMEMBERED)
         self.states: deque[RobotState] = deque(maxlen=REMEMBERED // 4)

@@ -125,7 +125,7 @@ class Recorder(Node):
             information["policy_sha256"] = digest
         return information, attachments
 
-    def _listen_to_wire(self, robot: RobotSpec) -> dict[str, RawReader]:
+    def _listen_to_wire(self, robot: RobotSpec) -> dict[str, RawReader[bytes]]:
         """Named apart from the robot's own topics: playing a bag must never command a robot."""
         family = FAMILIES[robot.wire.family]
         namespace = self.get_namespace().rstrip("/")
@@ -133,10 +133,10 @@ class Recorder(Node):
         for topic, layout in ((LOW_STATE, family.state), (LOW_CMD, family.command)):
             name = f"{namespace}/wire/{topic.removeprefix('rt/')}"
             self.recording.add_topic(Topic(name, *definitions.of_wire(layout), Qos("best_effort")))
-            readers[name] = self._participant.reader(topic, layout.type_name, depth=2000)
+            readers[name] = self._participant.reader(topic, layout, depth=2000)
         return readers
 
-    def _drain_wire(self, readers: dict[str, RawReader]) -> None:
+    def _drain_wire(self, readers: dict[str, RawReader[bytes]]) -> None:
         """Woken by states alone; the command that answered the last one is taken along."""
         state_reader = next(iter(readers.values()))
         sequences = dict.fromkeys(readers, 0)

@@ -64,8 +64,8 @@ class SupervisorLoop:
         self._damping = JointCommand.damping(robot.joint_count, float(robot.damping[0]))
         self._damping.kd[:] = robot.damping
         self._command_decoder = CommandDecoder(robot)
-        type_name = FAMILIES[robot.wire.family].command.type_name
-        self._commands = link.participant.reader(LOW_CMD, type_name)
+        command = FAMILIES[robot.wire.family].command
+        self._commands = link.participant.reader(LOW_CMD, command)
         self._command = b""  # the newest one without a flaw, as it came,
         self._command_ns = 0  # when,
         self._command_damping = False  # and what it is

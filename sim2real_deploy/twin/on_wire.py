@@ -1,8 +1,5 @@
 """The twin on DDS in real time: topics, rates and services are the robot's.
 
-Endpoints are announced as the robot's are. When a client of the other kind appears (the vendor's
-SDK on a newer DDS binding), a second set is opened for it, and not before: see wire/announced.py.
-
 One thread lives the robot's life with absolute deadlines: take the commands that have come, live
 2 ms, send the state. A second one answers the services; what it changes is done by the first,
 between two periods, so the robot itself needs no lock.
@@ -23,10 +20,9 @@ from sim2real_deploy.runtime.realtime import prefer_this_thread
 from sim2real_deploy.runtime.world_clock import WorldClock
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire import motion_switcher, sport_state
-from sim2real_deploy.wire.announced import Kind
-from sim2real_deploy.wire.channels import Participant, RawReader, RawWriter
+from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.messages import FAMILIES, SPORT_MODE_STATE
 from sim2real_deploy.wire.rpc import RpcServer
 
 Result = TypeVar("Result")
@@ -34,7 +30,6 @@ Result = TypeVar("Result")
 SPORT_SERVICE = "sport"
 _SPORT_STATE_EVERY = 5  # periods
 _SERVICE_POLL = 0.05  # s
-_LOOK_EVERY = 0.2  # s between two looks for clients of the other kind
 _GIVE_UP = 0.25  # s behind, when catching up would only make a burst of the past
 _ANSWER_WITHIN = 2.0  # s
 
@@ -49,16 +44,6 @@ class Timing:
     skipped_s: float = 0.0  # given up, after falling too far behind
 
 
-@dataclass(frozen=True, slots=True)
-class _Face:
-    """The robot's endpoints, announced in one way."""
-
-    commands: RawReader
-    states: RawWriter
-    sport_states: RawWriter
-    services: tuple[RpcServer, ...]
-
-
 class TwinOnWire:
     """Runs a TwinRobot on a DDS domain from `start` to `close`; also a context manager."""
 
@@ -69,9 +54,15 @@ class TwinOnWire:
         self.clock = clock or WorldClock()
         self.timing = Timing()
         self._period_ns = round(1e9 / twin.robot.wire.rate_hz)
-        self._family = FAMILIES[twin.robot.wire.family]
-        self._participant = Participant(domain, interface, "twin")
-        self._faces: tuple[_Face, ...] = (self._open("robot"),)
+        family = FAMILIES[twin.robot.wire.family]
+        self._participant = end = Participant(domain, interface, "twin")
+        self._commands = end.reader(LOW_CMD, family.command)
+        self._states = end.writer(LOW_STATE, family.state)
+        self._sport_states = end.writer(sport_state.SPORT_STATE_TOPIC, SPORT_MODE_STATE)
+        self._services = (
+            RpcServer(end, motion_switcher.SERVICE, self._serve_switcher),
+            RpcServer(end, SPORT_SERVICE, self._serve_sport),
+        )
         self._asked: deque[tuple[Callable[[TwinRobot], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
         self._failure: BaseException | None = None
@@ -125,11 +116,9 @@ class TwinOnWire:
         while not self._stop.is_set():
             due = self._keep_time(due)
             self._do_what_was_asked()
-            faces = self._faces
-            commands = [sample for face in faces for sample in face.commands.take_bytes()]
+            commands = [sample.data for sample in self._commands.take()]
             for state in self.twin.exchange(commands):
-                for face in faces:
-                    face.states.write(state)
+                self._states.write(state)
             if self.timing.periods % _SPORT_STATE_EVERY == 0:
                 self._send_sport_state()
             self.timing.periods += 1
@@ -169,33 +158,12 @@ class TwinOnWire:
                 body_height=float(truth.position[2]),
             )
         )
-        for face in self._faces:
-            face.sport_states.write(sample)
+        self._sport_states.write(sample)
 
     def _answer(self) -> None:
-        next_look = time.monotonic()
         while not self._stop.wait(_SERVICE_POLL):
-            if len(self._faces) == 1 and time.monotonic() >= next_look:
-                next_look += _LOOK_EVERY
-                if "native" in self._participant.kinds_of_readers():
-                    self._faces = (*self._faces, self._open("native"))
-            for face in self._faces:
-                for server in face.services:
-                    server.serve()
-
-    def _open(self, kind: Kind) -> _Face:
-        end, family = self._participant, self._family
-        return _Face(
-            commands=end.reader(LOW_CMD, family.command.type_name, kind),
-            states=end.writer(LOW_STATE, family.state.type_name, kind),
-            sport_states=end.writer(
-                sport_state.SPORT_STATE_TOPIC, sport_state.SPORT_STATE_TYPE, kind
-            ),
-            services=(
-                RpcServer(end, motion_switcher.SERVICE, self._serve_switcher, kind),
-                RpcServer(end, SPORT_SERVICE, self._serve_sport, kind),
-            ),
-        )
+            for server in self._services:
+                server.serve()
 
     def _serve_switcher(self, api: int, parameter: str) -> tuple[int, str]:
         return self.ask(partial(_switcher, api, parameter))

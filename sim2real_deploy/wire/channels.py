@@ -1,60 +1,76 @@
-"""DDS topics as raw bytes: no codec between the network and whoever waits."""
+"""DDS topics: whole samples in and out, each with the writer it came from."""
 
+import ctypes
 import os
 import socket
 import threading
 import time
-from typing import Any, NamedTuple
-
-from cyclonedds._clayer import ddspy_take, ddspy_write
-from cyclonedds.builtin import (
-    BuiltinDataReader,
-    BuiltinTopicDcpsParticipant,
-    BuiltinTopicDcpsPublication,
-    BuiltinTopicDcpsSubscription,
-)
-from cyclonedds.core import (
-    DDSException,
-    InstanceState,
-    ReadCondition,
-    SampleState,
-    ViewState,
-    WaitSet,
-)
-from cyclonedds.domain import Domain, DomainParticipant
-from cyclonedds.pub import DataWriter
-from cyclonedds.qos import Policy, Qos
-from cyclonedds.sub import DataReader
-from cyclonedds.topic import Topic
-from cyclonedds.util import duration
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.wire.announced import Kind, announced_type, kind_of
+from sim2real_deploy.wire.descriptor import descriptor
+from sim2real_deploy.wire.discovery import Discovery
+from sim2real_deploy.wire.libddsc import (
+    ANY_STATE,
+    BEST_EFFORT,
+    KEEP_LAST,
+    RELIABLE,
+    SAMPLE_INFO,
+    DdsError,
+    library,
+)
 from sim2real_deploy.wire.link import Writer
-
-__all__ = ["Kind", "Participant", "RawReader", "RawWriter", "Sample", "interfaces"]
 
 # The lease: a program that was killed is taken for another writer until it runs out.
 _CONFIG = """<CycloneDDS><Domain Id="any">
 <General><Interfaces>
 <NetworkInterface name="{interface}" multicast="default"/>
 </Interfaces></General>
-<Discovery><LeaseDuration>2s</LeaseDuration></Discovery>
-<Compatibility><AllowInvalidTryConstruct>true</AllowInvalidTryConstruct></Compatibility>
+<Discovery><LeaseDuration>2s</LeaseDuration>{discovery}</Discovery>
 </Domain></CycloneDDS>"""
-_ANY = SampleState.Any | ViewState.Any | InstanceState.Any
-_UNSEEN = SampleState.NotRead | ViewState.Any | InstanceState.Any
-_waitset_wait = WaitSet._dll_handle.dds_waitset_wait  # ctypes: sleeps without the GIL
+# A loopback has no multicast unless somebody gave it some. Whoever meets there tries the ports of
+# the first participants on the machine instead, and must then have one of those ports itself.
+_ON_LOOPBACK = """<ParticipantIndex>auto</ParticipantIndex>
+<MaxAutoParticipantIndex>50</MaxAutoParticipantIndex>
+<Peers><Peer address="127.0.0.1"/></Peers>"""
 _FEW = 4  # samples taken in one call; more seldom wait
 _DEPTH = 1000  # samples a reader holds while its owner is away: 2 s of states
+_BLOCK_NS = 1_000_000  # the longest that a write may hold its caller up
+
+Data = TypeVar("Data")
 
 
-class Sample(NamedTuple):
+class Type(Protocol[Data]):
+    """A message type: how DDS's C struct becomes what this package works on, and back."""
+
+    @property
+    def type_name(self) -> str:
+        """As DDS names it."""
+
+    @property
+    def ops(self) -> tuple[int, ...]:
+        """How DDS serialises the C struct: see descriptor.py."""
+
+    @property
+    def c_size(self) -> int:
+        """Bytes of the C struct."""
+
+    def from_c(self, memory: bytearray, at: int) -> Data:
+        """What the C struct at a place in memory says."""
+
+    def to_c(self, value: Data, /) -> bytes:
+        """The C struct."""
+
+
+@dataclass(slots=True)
+class Sample(Generic[Data]):
     """One message as it came."""
 
-    data: bytes  # CDR header included
+    data: Data  # of a fixed-size message: CDR, header included
     source_ns: int  # when it was written, the sender's wall clock
     received_ns: int  # when it was taken, this machine's monotonic clock
+    writer: int  # who wrote it: `Participant.who` tells more
 
 
 def interfaces() -> list[str]:
@@ -82,7 +98,7 @@ class _Domains:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: dict[int, tuple[str, Domain, list[object]]] = {}
+        self._open: dict[int, tuple[str, int, list[object]]] = {}
 
     def join(self, number: int, interface: str, user: object) -> None:
         with self._lock:
@@ -101,14 +117,18 @@ class _Domains:
             _, domain, users = self._open[number]
             users.remove(user)
             if not users:
-                domain._delete(domain._ref)
+                library().dds_delete(domain)
                 del self._open[number]
 
 
-def _domain(number: int, interface: str) -> Domain:
+def _domain(number: int, interface: str) -> int:
+    dds = library()
+    config = _CONFIG.format(
+        interface=interface, discovery=_ON_LOOPBACK if interface == "lo" else ""
+    )
     try:
-        return Domain(number, _CONFIG.format(interface=interface))
-    except DDSException as error:
+        return dds.checked(dds.dds_create_domain(number, config.encode()), "opening it failed")
+    except DdsError as error:
         raise Refusal(
             f"DDS domain {number} on '{interface}' cannot be opened: {error}; is the interface "
             "up, with an address, and the domain id between 0 and 230?"
@@ -118,76 +138,92 @@ def _domain(number: int, interface: str) -> Domain:
 _domains = _Domains()
 
 
-class RawReader:
+class RawReader(Generic[Data]):
     """Samples of one topic. One thread waits and takes."""
 
-    def __init__(self, participant: DomainParticipant, topic: Topic[Any], depth: int) -> None:
+    def __init__(self, participant: int, topic: int, kind: Type[Data], depth: int) -> None:
+        dds = library()
+        qos = dds.dds_create_qos()
         # Best effort, as the vendor's: a state sent again late is worth nothing.
-        qos = Qos(Policy.Reliability.BestEffort, Policy.History.KeepLast(depth))
-        self._reader = DataReader(participant, topic, qos)
-        self._depth = depth
-        self._waitset = WaitSet(participant)
-        self._waitset.attach(ReadCondition(self._reader, _ANY))
-        self._waitset_ref = self._waitset._ref
-        self._reader_ref = self._reader._ref
-        self._closed = False
+        dds.dds_qset_reliability(qos, BEST_EFFORT, 0)
+        dds.dds_qset_history(qos, KEEP_LAST, depth)
+        reader = dds.dds_create_reader(participant, topic, qos, None)
+        dds.dds_delete_qos(qos)
+        self._reader = dds.checked(reader, "opening a reader")
+        self._waitset = dds.checked(dds.dds_create_waitset(participant), "opening a reader")
+        ready = dds.checked(dds.dds_create_readcondition(reader, ANY_STATE), "opening a reader")
+        dds.checked(dds.dds_waitset_attach(self._waitset, ready, None), "opening a reader")
+        self._dds, self._depth, self._closed = dds, depth, False
+        self._take, self._wait = dds.dds_take, dds.dds_waitset_wait
+        self._from_c = kind.from_c
+        # Where the library puts what is taken: structs, pointers to them, and their infos.
+        self._memory = bytearray(_FEW * kind.c_size)
+        self._infos = ctypes.create_string_buffer(_FEW * SAMPLE_INFO.size)
+        self._places = tuple((n * kind.c_size, n * SAMPLE_INFO.size) for n in range(_FEW))
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self._pointers = (ctypes.c_void_p * _FEW)(*(base + at for at, _ in self._places))
+        self._at = ctypes.addressof(self._pointers), ctypes.addressof(self._infos)
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep (without the GIL) until there is something to take, or the time is up."""
-        found = _waitset_wait(self._waitset_ref, None, 0, max(0, int(timeout_s * 1e9)))
+        found = self._wait(self._waitset, None, 0, max(0, int(timeout_s * 1e9)))
         if found < 0 and not self._closed:
-            raise DDSException(found, "while waiting for samples")
+            self._dds.checked(found, "while waiting for samples")
         return bool(found > 0)
 
-    def take(self) -> list[Sample]:
-        """Everything that has come since the last call, oldest first."""
-        taken = self._take()
-        now = time.monotonic_ns()
-        return [Sample(data, info.source_timestamp, now) for data, info in taken if info.valid_data]
+    def take(self) -> list[Sample[Data]]:
+        """Everything that has come since the last call, oldest first.
 
-    def take_bytes(self) -> list[bytes]:
-        """As `take`, for who does not ask when: two objects fewer a sample."""
-        return [data for data, info in self._take() if info.valid_data]
-
-    def _take(self) -> list[tuple[bytes, Any]]:
-        """A few at a time, until there are no more: each call makes room for all it might get.
-        A flood does not keep the caller: what comes beyond the depth waits for the next call."""
-        taken: list[tuple[bytes, Any]] = []
+        A few at a time, until there are no more. A flood does not keep the caller: what comes
+        beyond the depth waits for the next call.
+        """
+        taken: list[Sample[Data]] = []
+        pointers, infos = self._at
         while True:
-            found = ddspy_take(self._reader_ref, _ANY, _FEW)
-            if isinstance(found, int):
+            found = self._take(self._reader, pointers, infos, _FEW, _FEW)
+            if found < 0:
                 if self._closed:
                     return taken
-                raise DDSException(found, "while taking samples")
-            taken = taken + found if taken else found
-            if len(found) < _FEW or len(taken) >= self._depth:
+                self._dds.checked(found, "while taking samples")
+            now_ns = time.monotonic_ns()
+            for at, info_at in self._places[:found]:
+                _, valid, source_ns, _, writer = SAMPLE_INFO.unpack_from(self._infos, info_at)
+                if valid:
+                    data = self._from_c(self._memory, at)
+                    taken.append(Sample(data, source_ns, now_ns, writer))
+            if found < _FEW or len(taken) >= self._depth:
                 return taken
 
     def matched(self) -> int:
         """How many writers there are now."""
-        return len(self._reader.get_matched_publications())
+        return max(0, int(self._dds.dds_get_matched_publications(self._reader, None, 0)))
 
     def close(self) -> None:
         self._closed = True
 
 
-class RawWriter:
-    """Bytes out on one topic."""
+class RawWriter(Generic[Data]):
+    """Samples out on one topic."""
 
-    def __init__(self, participant: DomainParticipant, topic: Topic[Any]) -> None:
+    def __init__(self, participant: int, topic: int, kind: Type[Data]) -> None:
+        dds = library()
+        qos = dds.dds_create_qos()
         # Reliable and last value only, as the vendor's, but never holding the caller up for long.
-        qos = Qos(Policy.Reliability.Reliable(duration(milliseconds=1)), Policy.History.KeepLast(1))
-        self._writer = DataWriter(participant, topic, qos)
-        self._ref = self._writer._ref
+        dds.dds_qset_reliability(qos, RELIABLE, _BLOCK_NS)
+        dds.dds_qset_history(qos, KEEP_LAST, 1)
+        writer = dds.dds_create_writer(participant, topic, qos, None)
+        dds.dds_delete_qos(qos)
+        self._writer = dds.checked(writer, "opening a writer")
+        self._dds, self._write, self._to_c = dds, dds.dds_write, kind.to_c
 
-    def write(self, sample: bytes | bytearray) -> None:
-        code = ddspy_write(self._ref, sample)
+    def write(self, sample: Data) -> None:
+        code = self._write(self._writer, self._to_c(sample))
         if code < 0:
-            raise DDSException(code, "while writing a sample")
+            self._dds.checked(code, "while writing a sample")
 
     def matched(self) -> int:
         """How many readers there are now."""
-        return len(self._writer.get_matched_subscriptions())
+        return max(0, int(self._dds.dds_get_matched_subscriptions(self._writer, None, 0)))
 
 
 class Participant:
@@ -201,75 +237,42 @@ class Participant:
         check_interface(interface)
         self._domain = domain
         _domains.join(domain, interface, self)
-        self._participant = DomainParticipant(domain, Qos(Policy.EntityName(name)))
-        self._key = self._participant.get_guid()
-        self._publications = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication)
-        self._unseen_publications = ReadCondition(self._publications, _UNSEEN)
-        self._writers: dict[str, tuple[Writer, ...]] = {}  # by topic, since the last change
-        self._subscriptions = BuiltinDataReader(self._participant, BuiltinTopicDcpsSubscription)
-        self._unseen_subscriptions = ReadCondition(self._subscriptions, _UNSEEN)
-        self._kinds: set[Kind] = set()
-        self._people = BuiltinDataReader(self._participant, BuiltinTopicDcpsParticipant)
-        self._readers: list[RawReader] = []
+        dds = library()
+        qos = dds.dds_create_qos()
+        dds.dds_qset_entity_name(qos, name.encode())
+        entity = dds.dds_create_participant(domain, qos, None)
+        dds.dds_delete_qos(qos)
+        self._participant = dds.checked(entity, f"joining DDS domain {domain}")
+        self._discovery = Discovery(self._participant)
+        self._readers: list[RawReader[object]] = []
         self._open = True
 
     @property
     def key(self) -> str:
         """How this participant looks to the others: their `Writer.participant`."""
-        return str(self._key)
+        return self._discovery.key
 
-    def reader(
-        self, topic: str, type_name: str, kind: Kind = "robot", depth: int = _DEPTH
-    ) -> RawReader:
-        reader = RawReader(self._participant, self._topic(topic, type_name, kind), depth)
-        self._readers.append(reader)
+    def reader(self, topic: str, kind: Type[Data], depth: int = _DEPTH) -> RawReader[Data]:
+        reader = RawReader(self._participant, self._topic(topic, kind), kind, depth)
+        self._readers.append(reader)  # type: ignore[arg-type]
         return reader
 
-    def writer(self, topic: str, type_name: str, kind: Kind = "robot") -> RawWriter:
-        return RawWriter(self._participant, self._topic(topic, type_name, kind))
+    def writer(self, topic: str, kind: Type[Data]) -> RawWriter[Data]:
+        return RawWriter(self._participant, self._topic(topic, kind), kind)
 
-    def _topic(self, topic: str, type_name: str, kind: Kind) -> Topic[Any]:
-        return Topic(self._participant, topic, announced_type(type_name, kind))
+    def _topic(self, topic: str, kind: Type[Data]) -> int:
+        dds, described = library(), descriptor(kind.type_name, kind.c_size, kind.ops)
+        name = ctypes.byref(described), topic.encode()
+        entity = dds.dds_create_topic(self._participant, *name, None, None)
+        return dds.checked(entity, f"opening the topic {topic}")
+
+    def who(self, writer: int) -> Writer:
+        """Who wrote a sample, by its `writer`."""
+        return self._discovery.who(writer)
 
     def other_writers(self, topic: str) -> tuple[Writer, ...]:
-        """Everyone but this participant who can write a topic now, as discovery tells it.
-
-        Cheap to ask often: discovery's own record takes tens of milliseconds to read, all of them
-        with the GIL held, so it is read anew only when somebody came or went.
-        """
-        if self._publications.read(1, self._unseen_publications):
-            self._writers.clear()
-        if topic not in self._writers:
-            self._writers[topic] = self._read_writers(topic)
-        return self._writers[topic]
-
-    def _read_writers(self, topic: str) -> tuple[Writer, ...]:
-        alive = InstanceState.Alive
-        others = {
-            p.participant_key
-            for p in self._publications.read(1000)
-            if p.topic_name == topic
-            and p.sample_info.instance_state == alive
-            and p.participant_key != self._key
-        }
-        qos = {person.key: person.qos for person in self._people.read(1000)}
-        return tuple(_writer(str(key), qos.get(key)) for key in sorted(others))
-
-    def kinds_of_readers(self) -> set[Kind]:
-        """The ways in which others who read the vendor's types announce them; as cheap."""
-        if self._subscriptions.read(1, self._unseen_subscriptions):
-            self._kinds = self._read_kinds()
-        return self._kinds
-
-    def _read_kinds(self) -> set[Kind]:
-        found = {
-            kind_of(s.type_name, bytes(s.type_id.value))
-            for s in self._subscriptions.read(1000)
-            if s.type_id is not None
-            and s.sample_info.instance_state == InstanceState.Alive
-            and s.participant_key != self._key
-        }
-        return {kind for kind in found if kind is not None}
+        """Everyone but this participant who can write a topic now; cheap to ask often."""
+        return self._discovery.other_writers(topic)
 
     def close(self) -> None:
         """Leave the domain; readers fall silent. Harmless when done already."""
@@ -277,15 +280,5 @@ class Participant:
             self._open = False
             for reader in self._readers:
                 reader.close()
-            self._participant._delete(self._participant._ref)
+            library().dds_delete(self._participant)
             _domains.leave(self._domain, self)
-
-
-def _writer(participant: str, qos: Qos | None) -> Writer:
-    said = {p.key: p.value for p in qos or () if isinstance(p, Policy.Property)}
-    names = [p.name for p in qos or () if isinstance(p, Policy.EntityName)]
-    return Writer(
-        participant=participant,
-        host=said.get("__Hostname", ""),
-        name=names[0] if names else said.get("__ProcessName", ""),
-    )

@@ -18,26 +18,20 @@ class Checksum:
     """
 
     def __init__(self, layout: Layout) -> None:
-        self._take_apart, self._pad = layout.crc_structs
+        self._c_struct = layout.c_struct
         self._gather = layout.crc_gather
 
-    def of(self, sample: bytes) -> int:
+    def of(self, sample: bytes | memoryview) -> int:
         """For a sample whose padding is zero."""
-        return self.of_struct(self._pad(*self._take_apart(sample)))
-
-    @staticmethod
-    def of_struct(struct: bytes) -> int:
-        """Of the whole C struct."""
-        words = array("I", struct)
+        words = array("I", self._c_struct(sample))
+        words.pop()  # the checksum itself
         words.byteswap()
         return fastcrc.crc32.mpeg_2(words)
 
     def agrees(self, sample: bytes) -> bool:
         """Whether the sample's checksum is right; its padding may hold anything."""
         (said,) = CRC.unpack_from(sample, len(sample) - CRC.size)
-        words = array("I", self._pad(*self._take_apart(sample)))
-        words.byteswap()
-        if fastcrc.crc32.mpeg_2(words) == said:
+        if self.of(sample) == said:
             return True
         struct = np.frombuffer(sample, np.uint8)[self._gather]
         return bool(fastcrc.crc32.mpeg_2(struct.data) == said)

@@ -5,7 +5,7 @@ import time
 
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.runtime.world_clock import WorldClock
-from sim2real_deploy.wire.channels import Kind, Participant
+from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.intake import Intake
 from sim2real_deploy.wire.link import LinkCounters, Writer
@@ -23,7 +23,6 @@ class DdsLink:
         robot: RobotSpec,
         interface: str,
         domain: int,
-        kind: Kind = "robot",
         name: str = "",
         clock: WorldClock | None = None,
     ) -> None:
@@ -37,8 +36,8 @@ class DdsLink:
         self.now_ns = self._clock.now_ns
         self.may_wait = self._clock.may_wait
         self.participant = Participant(domain, interface, name)
-        self._reader = self.participant.reader(LOW_STATE, family.state.type_name, kind)
-        self._writer = self.participant.writer(LOW_CMD, family.command.type_name, kind)
+        self._reader = self.participant.reader(LOW_STATE, family.state)
+        self._writer = self.participant.writer(LOW_CMD, family.command)
 
     @property
     def counters(self) -> LinkCounters:
@@ -58,8 +57,8 @@ class DdsLink:
         deadline = time.monotonic() + timeout_s
         while reader.wait(timeout_s):
             newest, now_ns = None, self.now_ns()
-            for sample in reader.take_bytes():
-                newest = accept(sample, now_ns) or newest
+            for sample in reader.take():
+                newest = accept(sample.data, now_ns) or newest
             if newest is not None:
                 return newest
             timeout_s = deadline - time.monotonic()

@@ -27,13 +27,9 @@ class _Encoder:
         self._floats = self._bytes.view(np.float32)
         self._fields = self._bytes.view(layout.dtype)  # of length one, so that each is a view
         self.checksum = Checksum(layout)
-        # The buffer as a C struct: the padding it has itself is zero.
-        self._struct = [
-            part for span, pad in layout.crc_pieces for part in (self._buffer[span], pad)
-        ]
 
     def _finish(self) -> bytes:
-        crc = self.checksum.of_struct(b"".join(self._struct))
+        crc = self.checksum.of(self._buffer)
         CRC.pack_into(self._buffer, len(self._buffer) - CRC.size, crc)
         return self._bytes.tobytes()
 

@@ -1,19 +1,22 @@
-"""Where every field of a fixed-size message lies: from one declaration, everything a codec needs.
+"""Where every field of a message lies: from one declaration, everything a codec needs.
 
-Plain CDR packs a message without regard to where a struct begins, the vendor's checksum is taken
-over the C struct with its padding. Both placements follow from the declaration, so the map from
-one to the other is computed once and a checksum is a single gather.
+A sample is plain CDR, as it is on the network and in a bag; that packs a message without regard to
+where a struct begins. The vendor's checksum is taken over the C struct with its padding. Both
+placements follow from the declaration, so a sample becomes a struct by moving a few runs of bytes.
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.wire import descriptor
+
 HEADER = 4  # bytes of encapsulation before a CDR body
+PLAIN_CDR = b"\x00\x01\x00\x00"  # the header of all we write: plain, little-endian
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,11 @@ def _aligned(offset: int, width: int) -> int:
     return -(-offset // width) * width
 
 
-def _widest(members: tuple[Member, ...]) -> int:
-    return max(np.dtype(m.of).itemsize if isinstance(m.of, str) else _widest(m.of) for m in members)
+def _alignment(members: tuple[Member, ...]) -> int:
+    """Of a C struct with these members."""
+    return max(
+        _alignment(m.of) if isinstance(m.of, tuple) else np.dtype(m.of).itemsize for m in members
+    )
 
 
 def _place(
@@ -68,13 +74,41 @@ def _place(
             leaves.append(leaf)
             at = leaf.offset + leaf.size
             continue
-        width = _widest(member.of) if c_struct else 1
+        width = _alignment(member.of) if c_struct else 1
         for index in range(max(member.count, 1)):
             name = f"{member.name}.{index}." if member.count else f"{member.name}."
             inner, at = _place(member.of, _aligned(at, width), c_struct, prefix + name)
             leaves += inner
             at = _aligned(at, width)
     return leaves, at
+
+
+class _Run(NamedTuple):
+    """Bytes that lie together both in a sample and in the C struct."""
+
+    cdr: int
+    c: int
+    size: int
+
+
+def _runs(cdr: list[_Leaf], padded: list[_Leaf]) -> list[_Run]:
+    runs: list[_Run] = []
+    for here, there in zip(cdr, padded, strict=True):
+        last = runs[-1] if runs else None
+        if last is not None and there.offset - here.offset == last.c - last.cdr:
+            runs[-1] = last._replace(size=here.offset + here.size - last.cdr)
+        else:
+            runs.append(_Run(here.offset, there.offset, here.size))
+    return runs
+
+
+def _form(spans: Sequence[tuple[int, ...]], size: int) -> struct.Struct:
+    """Reads or writes the bytes of some spans, each a start and a length; zeros between them."""
+    form, at = "<", 0
+    for start, length in spans:
+        form += f"{start - at}x{length}s"
+        at = start + length
+    return struct.Struct(f"{form}{size - at}x")
 
 
 class Place(NamedTuple):
@@ -97,49 +131,45 @@ class Layout:
         self.type_name = type_name
         self.members = members
         cdr, cdr_end = _place(members, 0, c_struct=False)
-        padded_leaves, struct_end = _place(members, 0, c_struct=True)
+        padded, padded_end = _place(members, 0, c_struct=True)
+        c_size = _aligned(padded_end, _alignment(members))
         self.size = HEADER + cdr_end
         self.irregular: dict[str, npt.NDArray[np.intp]] = {}
         self.dtype = self._dtype(cdr)
         # Byte 0 of a sample is always zero: padding is read from there.
-        gather = np.zeros(struct_end, np.intp)
-        for packed, padded in zip(cdr, padded_leaves, strict=True):
-            gather[padded.offset : padded.offset + padded.size] = np.arange(
-                HEADER + packed.offset, HEADER + packed.offset + packed.size
+        gather = np.zeros(c_size, np.intp)
+        for here, there in zip(cdr, padded, strict=True):
+            gather[there.offset : there.offset + there.size] = np.arange(
+                HEADER + here.offset, HEADER + here.offset + here.size
             )
         # The checksum's own word is left out, and the vendor feeds each word high byte first.
         self.crc_gather = gather[:-4].reshape(-1, 4)[:, ::-1].ravel().copy()
-        self.crc_pieces = self._pieces(cdr[:-1], padded_leaves[:-1])
-        self.crc_structs = self._structs()
+        runs = _runs(cdr, padded)
+        self._take_apart = _form([(HEADER + run.cdr, run.size) for run in runs], self.size).unpack
+        self._put_together = _form([(run.c, run.size) for run in runs], c_size).pack
 
-    @staticmethod
-    def _pieces(cdr: list[_Leaf], padded: list[_Leaf]) -> list[tuple[slice, bytes]]:
-        """The C struct as a few slices of a sample, each with the zeros that follow it.
+    def c_struct(self, sample: bytes | memoryview) -> bytes:
+        """A sample as the C struct; its padding is zero where the sample's is."""
+        return self._put_together(*self._take_apart(sample))
 
-        Right as long as the sample's own padding is zero; the gather always is, but slower.
-        """
-        pieces: list[tuple[slice, bytes]] = []
-        first = 0
-        for i in range(1, len(cdr) + 1):
-            shift = padded[first].offset - cdr[first].offset
-            if i < len(cdr) and padded[i].offset - cdr[i].offset == shift:
-                continue
-            last_end = cdr[i - 1].offset + cdr[i - 1].size
-            zeros = padded[i].offset - shift - last_end if i < len(cdr) else 0
-            span = slice(HEADER + cdr[first].offset, HEADER + last_end)
-            pieces.append((span, bytes(zeros)))
-            first = i
-        return pieces
+    # To DDS, a message of fixed size is so many bytes: no endpoint announces more of its type than
+    # the name, so what is sent and what comes need no codec on the way.
 
-    def _structs(self) -> tuple[Callable[[bytes], tuple[bytes, ...]], Callable[..., bytes]]:
-        """Take a sample apart into the pieces, and put them together as the C struct."""
-        apart, padded, at = "<", "<", 0
-        for span, zeros in self.crc_pieces:
-            length = span.stop - span.start
-            apart += f"{span.start - at}x{length}s"
-            padded += f"{length}s{len(zeros)}x"
-            at = span.stop
-        return struct.Struct(f"{apart}{self.size - at}x").unpack, struct.Struct(padded).pack
+    @property
+    def ops(self) -> tuple[int, ...]:
+        return descriptor.octets(self.size - HEADER)
+
+    @property
+    def c_size(self) -> int:
+        return self.size - HEADER
+
+    def from_c(self, memory: bytearray, at: int) -> bytes:
+        return PLAIN_CDR + memory[at : at + self.size - HEADER]
+
+    def to_c(self, value: bytes, /) -> bytes:
+        if len(value) != self.size:
+            raise ValueError(f"a sample of {len(value)} bytes; {self.type_name} has {self.size}")
+        return value[HEADER:]
 
     def span(self, path: str) -> slice:
         """The bytes of a plain field in a sample."""

@@ -25,11 +25,12 @@ class LinkCounters:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Somebody else who can write rt/lowcmd."""
+    """Somebody who writes a topic; "" and 0 where discovery does not tell."""
 
-    participant: str
-    host: str  # "" where discovery does not tell
-    name: str = ""  # what it calls itself; the same
+    participant: str  # its key on the domain
+    host: str
+    name: str = ""  # what it calls itself, else its program's
+    pid: int = 0  # on its host
 
 
 class Link(Protocol):

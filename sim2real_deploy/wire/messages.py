@@ -180,6 +180,11 @@ SPORT_MODE_STATE = Layout(
     ),
 )
 
+WIRELESS_CONTROLLER = Layout(
+    "unitree_go::msg::dds_::WirelessController_",
+    (*(Member(stick, F32) for stick in ("lx", "ly", "rx", "ry")), Member("keys", U16)),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Family:

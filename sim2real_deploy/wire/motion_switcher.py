@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.wire.channels import Kind, Participant
+from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.rpc import RpcClient, RpcTimeout
 
 SERVICE = "motion_switcher"
@@ -31,11 +31,9 @@ class MotionMode:
 class MotionSwitcher:
     """Client of the mode switch. Every call ends within `timeout_s`, or is a Refusal."""
 
-    def __init__(
-        self, participant: Participant, timeout_s: float = 5.0, kind: Kind = "robot"
-    ) -> None:
+    def __init__(self, participant: Participant, timeout_s: float = 5.0) -> None:
         self._timeout_s = timeout_s
-        self._client = RpcClient(participant, SERVICE, kind)
+        self._client = RpcClient(participant, SERVICE)
 
     def check(self) -> MotionMode:
         answer = self._call(CHECK, {}, "say its mode")

@@ -1,20 +1,17 @@
-"""The vendor's request/response services over DDS: rt/api/<service>/request and /response.
+"""The vendor's request/response services over DDS: rt/api/<service>/request and /response."""
 
-Low rate, so the SDK's own classes serialise; only the waiting is ours, with a timeout on each.
-"""
-
+import ctypes
 import itertools
 import os
+import struct
+import threading
 import time
 from collections.abc import Callable
-from functools import cache
-from typing import Any
+from dataclasses import dataclass
 
-from sim2real_deploy.wire import vendor
-from sim2real_deploy.wire.channels import Kind, Participant
+from sim2real_deploy.wire.channels import Participant
+from sim2real_deploy.wire.descriptor import BOOLEAN, INT32, INT64, OCTETS, TEXT, program
 
-_REQUEST = "unitree_api::msg::dds_::Request_"
-_RESPONSE = "unitree_api::msg::dds_::Response_"
 ASK_AGAIN_S = 1.0
 NOT_IMPLEMENTED = 3203  # the SDK's code for an api id that the server does not know
 
@@ -22,19 +19,87 @@ NOT_IMPLEMENTED = 3203  # the SDK's code for an api id that the server does not 
 Handler = Callable[[int, str], tuple[int, str]]
 
 
+_own = threading.local()
+
+
 class RpcTimeout(Exception):
     """Nobody answered in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    number: int
+    api: int
+    parameter: str
+    wants_answer: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    number: int
+    api: int
+    code: int
+    data: str
+
+
+class _RequestType:
+    """unitree_api Request_. Its lease, priority and binary part are never used."""
+
+    type_name = "unitree_api::msg::dds_::Request_"
+    # id, api id, lease, priority, whether no reply is wanted, parameter, binary
+    ops = program((INT64, 0), (INT64, 8), (INT64, 16), (INT32, 24), (BOOLEAN, 28), (TEXT, 32),
+                  (OCTETS, 40))  # fmt: skip
+    _form = struct.Struct("@qq8x4x?3xP24x")
+    c_size = _form.size
+
+    def from_c(self, memory: bytearray, at: int) -> Request:
+        number, api, no_reply, parameter = self._form.unpack_from(memory, at)
+        return Request(number, api, _text(parameter), not no_reply)
+
+    def to_c(self, value: Request, /) -> bytes:
+        parameter = _kept(value.parameter)
+        return self._form.pack(value.number, value.api, not value.wants_answer, parameter)
+
+
+class _ResponseType:
+    """unitree_api Response_."""
+
+    type_name = "unitree_api::msg::dds_::Response_"
+    # id, api id, status code, data, binary
+    ops = program((INT64, 0), (INT64, 8), (INT32, 16), (TEXT, 24), (OCTETS, 32))
+    _form = struct.Struct("@qqi4xP24x")
+    c_size = _form.size
+
+    def from_c(self, memory: bytearray, at: int) -> Response:
+        number, api, code, data = self._form.unpack_from(memory, at)
+        return Response(number, api, code, _text(data))
+
+    def to_c(self, value: Response, /) -> bytes:
+        data = _kept(value.data)
+        return self._form.pack(value.number, value.api, value.code, data)
+
+
+def _text(address: int) -> str:
+    return ctypes.string_at(address).decode(errors="replace") if address else ""
+
+
+def _kept(text: str) -> int:
+    """The address of a C string that lives until this thread needs the next one."""
+    _own.text = ctypes.create_string_buffer(text.encode())
+    return ctypes.addressof(_own.text)
+
+
+REQUEST, RESPONSE = _RequestType(), _ResponseType()
 
 
 class RpcClient:
     """Calls of one service, one at a time, of what does no harm when it is asked for twice: an
     answer is lost while the server has not found us yet, though we have found it."""
 
-    def __init__(self, participant: Participant, service: str, kind: Kind = "robot") -> None:
-        _warm_up()
+    def __init__(self, participant: Participant, service: str) -> None:
         self._service = service
-        self._writer = participant.writer(f"rt/api/{service}/request", _REQUEST, kind)
-        self._reader = participant.reader(f"rt/api/{service}/response", _RESPONSE, kind)
+        self._writer = participant.writer(f"rt/api/{service}/request", REQUEST)
+        self._reader = participant.reader(f"rt/api/{service}/response", RESPONSE)
         # Other clients read the same responses: start where none of them is likely to be.
         self._numbers = itertools.count(time.monotonic_ns() ^ (os.getpid() << 40))
 
@@ -45,64 +110,34 @@ class RpcClient:
             if time.monotonic() >= deadline:
                 raise RpcTimeout(f"no server of '{self._service}' was found in {timeout_s:g} s")
             time.sleep(0.01)
-        number = next(self._numbers)
-        request = _request(number, api, parameter).serialize()
+        request = Request(next(self._numbers), api, parameter)
         ask_again = 0.0
         while ask_again < deadline:
             self._writer.write(request)
             ask_again = min(deadline, time.monotonic() + ASK_AGAIN_S)
             while self._reader.wait(ask_again - time.monotonic()):
-                for sample in self._reader.take_bytes():
-                    response = vendor.idl(_RESPONSE).deserialize(sample)
-                    if response.header.identity.id == number:
-                        return int(response.header.status.code), str(response.data)
+                for sample in self._reader.take():
+                    if sample.data.number == request.number:
+                        return sample.data.code, sample.data.data
         raise RpcTimeout(f"'{self._service}' did not answer api {api} within {timeout_s:g} s")
 
 
 class RpcServer:
     """The other side of RpcClient: what a twin runs. `serve` answers all that has come."""
 
-    def __init__(
-        self, participant: Participant, service: str, handler: Handler, kind: Kind = "robot"
-    ) -> None:
+    def __init__(self, participant: Participant, service: str, handler: Handler) -> None:
         self._handler = handler
-        self._reader = participant.reader(f"rt/api/{service}/request", _REQUEST, kind)
-        self._writer = participant.writer(f"rt/api/{service}/response", _RESPONSE, kind)
+        self._reader = participant.reader(f"rt/api/{service}/request", REQUEST)
+        self._writer = participant.writer(f"rt/api/{service}/response", RESPONSE)
 
     def serve(self, timeout_s: float = 0.0) -> int:
         """Wait for requests as long as told and answer them; how many there were."""
         if not self._reader.wait(timeout_s):
             return 0
-        samples = self._reader.take_bytes()
+        samples = self._reader.take()
         for sample in samples:
-            request = vendor.idl(_REQUEST).deserialize(sample)
-            code, data = self._handler(request.header.identity.api_id, request.parameter)
-            if not request.header.policy.noreply:
-                self._writer.write(_response(request.header.identity, code, data).serialize())
+            request = sample.data
+            code, data = self._handler(request.api, request.parameter)
+            if request.wants_answer:
+                self._writer.write(Response(request.number, request.api, code, data))
         return len(samples)
-
-
-@cache
-def _warm_up() -> None:
-    """Have the SDK build its serialisers now: the first use holds the interpreter for 50 ms, which
-    a control loop in another thread cannot spare."""
-    request = _request(0, 0, "")
-    vendor.idl(_REQUEST).deserialize(request.serialize())
-    response = _response(request.header.identity, 0, "")
-    vendor.idl(_RESPONSE).deserialize(response.serialize())
-
-
-def _request(number: int, api: int, parameter: str) -> Any:
-    api_types = vendor.module("idl.unitree_api.msg.dds_")
-    header = api_types.RequestHeader_(
-        api_types.RequestIdentity_(number, api),
-        api_types.RequestLease_(0),
-        api_types.RequestPolicy_(0, False),
-    )
-    return api_types.Request_(header, parameter, [])
-
-
-def _response(identity: Any, code: int, data: str) -> Any:
-    api_types = vendor.module("idl.unitree_api.msg.dds_")
-    header = api_types.ResponseHeader_(identity, api_types.ResponseStatus_(code))
-    return api_types.Response_(header, data, [])

@@ -1,17 +1,20 @@
 """rt/sportmodestate, the robot's own odometry, and rt/wirelesscontroller, its remote."""
 
+import struct
 from dataclasses import dataclass
 
 import numpy as np
 
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.wire.encoders import roll_pitch_yaw
+from sim2real_deploy.wire.layout import PLAIN_CDR
 from sim2real_deploy.wire.messages import SPORT_MODE_STATE
+from sim2real_deploy.wire.remote import Remote, keys
 
 SPORT_STATE_TOPIC = "rt/sportmodestate"
-SPORT_STATE_TYPE = SPORT_MODE_STATE.type_name
+WIRELESS_TOPIC = "rt/wirelesscontroller"
 
-_HEADER = b"\x00\x01\x00\x00"
+_WIRELESS = struct.Struct("<4s4fH")
 
 
 @dataclass(slots=True)
@@ -30,7 +33,7 @@ class SportState:
 
 def encode(state: SportState) -> bytes:
     raw = np.zeros(SPORT_MODE_STATE.size, np.uint8)
-    raw[:4] = np.frombuffer(_HEADER, np.uint8)
+    raw[:4] = np.frombuffer(PLAIN_CDR, np.uint8)
     fields = raw.view(SPORT_MODE_STATE.dtype)
     fields["stamp.sec"], fields["stamp.nanosec"] = divmod(state.stamp_ns, 1_000_000_000)
     fields["imu_state.quaternion"] = state.quaternion
@@ -59,3 +62,8 @@ def decode(sample: bytes) -> SportState | None:
         yaw_speed=float(record["yaw_speed"]),
         body_height=float(record["body_height"]),
     )
+
+
+def encode_wireless(remote: Remote) -> bytes:
+    """The remote as its own message."""
+    return _WIRELESS.pack(PLAIN_CDR, remote.lx, remote.ly, remote.rx, remote.ry, keys(remote))

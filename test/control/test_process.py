@@ -77,8 +77,8 @@ class World:
         )
         self.sport_mode = "unknown"
         self.eye = Participant(domain, "lo", "eye")
-        type_name = FAMILIES[SPEC.wire.family].command.type_name
-        self.commands = self.eye.reader(LOW_CMD, type_name, depth=4096)
+        command = FAMILIES[SPEC.wire.family].command
+        self.commands = self.eye.reader(LOW_CMD, command, depth=4096)
         self.decoder = CommandDecoder(SPEC)
         self.seen: list[JointCommand] = []
         arguments = ["supervised:=false", f"domain:={domain}", f"policy:={policy}"]

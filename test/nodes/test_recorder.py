@@ -39,7 +39,7 @@ safety.publish(DiagnosticStatus(level=DiagnosticStatus.OK, message="all is well"
 node.declare_parameter("gain", 2.5)
 family = FAMILIES["go"]
 participant = Participant(int(sys.argv[1]), "lo", "source")
-writers = [participant.writer(f"rt/low{{n}}", layout.type_name)
+writers = [participant.writer(f"rt/low{{n}}", layout)
            for n, layout in (("state", family.state), ("cmd", family.command))]
 sizes = [family.state.size, family.command.size]
 spinning = threading.Thread(target=rclpy.spin, args=(node,), daemon=True)

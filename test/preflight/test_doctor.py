@@ -72,7 +72,7 @@ def test_a_sick_robot_fails_with_a_remedy_each(robot: WireRobot) -> None:
         "q": q,
     }
     intruder = Participant(robot.domain, "lo", "teleop")
-    writer = intruder.writer(LOW_CMD, FAMILIES["go"].command.type_name)
+    writer = intruder.writer(LOW_CMD, FAMILIES["go"].command)
     found = findings(robot.domain)
     intruder.close()
     assert writer

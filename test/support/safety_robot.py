@@ -25,8 +25,8 @@ class WireRobot:
     def __post_init__(self) -> None:
         family = FAMILIES["go"]
         self._participant = Participant(self.domain, "lo", "robot")
-        self._states = self._participant.writer(LOW_STATE, family.state.type_name)
-        self._commands = self._participant.reader(LOW_CMD, family.command.type_name)
+        self._states = self._participant.writer(LOW_STATE, family.state)
+        self._commands = self._participant.reader(LOW_CMD, family.command)
         self._encoder, self._decoder = StateEncoder(GO2), CommandDecoder(GO2)
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=run) for run in (self._speak, self._listen)]

@@ -22,7 +22,7 @@ from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire import sport_state
 from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import LOW_CMD, DdsLink
-from sim2real_deploy.wire.messages import GO_LOW_CMD
+from sim2real_deploy.wire.messages import GO_LOW_CMD, SPORT_MODE_STATE
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 from support.interop import run
 from support.places import DATA, SUPPORT
@@ -50,11 +50,10 @@ def wait_for(condition: object, seconds: float = 20.0) -> bool:
     return False
 
 
-@pytest.mark.parametrize("kind", ["robot", "native"])
-def test_a_link_releases_sport_mode_and_stands_the_twin_up(running: TwinOnWire, kind: str) -> None:
-    link = DdsLink(ROBOT, "lo", free_domain(), kind)  # type: ignore[arg-type]
+def test_a_link_releases_sport_mode_and_stands_the_twin_up(running: TwinOnWire) -> None:
+    link = DdsLink(ROBOT, "lo", free_domain())
     try:
-        switcher = MotionSwitcher(link.participant, 20.0, kind)  # type: ignore[arg-type]
+        switcher = MotionSwitcher(link.participant, 20.0)
         assert switcher.check().name == "normal"
         switcher.release()
         assert switcher.check().released
@@ -76,7 +75,7 @@ def test_a_link_releases_sport_mode_and_stands_the_twin_up(running: TwinOnWire, 
 def test_sport_mode_state_carries_the_odometry(running: TwinOnWire) -> None:
     participant = Participant(free_domain(), "lo")
     try:
-        reader = participant.reader(sport_state.SPORT_STATE_TOPIC, sport_state.SPORT_STATE_TYPE)
+        reader = participant.reader(sport_state.SPORT_STATE_TOPIC, SPORT_MODE_STATE)
         assert reader.wait(20.0)
         state = sport_state.decode(reader.take()[-1].data)
         assert state is not None
@@ -89,7 +88,7 @@ def test_sport_mode_state_carries_the_odometry(running: TwinOnWire) -> None:
 def test_garbage_on_the_wire_is_counted_and_the_twin_lives_on(running: TwinOnWire) -> None:
     participant = Participant(free_domain(), "lo")
     try:
-        writer = participant.writer(LOW_CMD, GO_LOW_CMD.type_name)
+        writer = participant.writer(LOW_CMD, GO_LOW_CMD)
         assert wait_for(lambda: writer.matched() > 0)
         good = command(torque=0.1)
         flipped = good[:50] + bytes([good[50] ^ 8]) + good[51:]
@@ -187,31 +186,21 @@ def test_the_vendor_sdk_stands_it_up_and_lays_it_down(running: TwinOnWire) -> No
     assert running.twin.boards.counters.rejected == 0
 
 
+@pytest.mark.parametrize("interface", ["eth0", "lo"])
 def test_a_client_on_the_robots_cyclone_sees_the_twin_once(
     peer: Path,
     networks: tuple[str, str],
+    interface: str,
 ) -> None:
-    """0.10.2 in a network of its own takes 4 s of states, each once, and its commands arrive."""
-    robots, clients = networks
-    build = peer.parent  # where the IDL has been compiled
-    client = build / "client"
-    sources = [str(DATA / "twin" / "client.c"), str(build / "unitree_go.c")]
-    run("gcc", "-O2", "-I", str(build), *sources, "-o", str(client), "-lddsc")
-    config = (
-        '<CycloneDDS><Domain Id="any"><General><Interfaces><NetworkInterface name="eth0"/>'
-        "</Interfaces></General></Domain></CycloneDDS>"
-    )
-    script = [str(SUPPORT / "twin_process.py"), "eth0", "0"]
-    twin = subprocess.Popen(
-        ["ip", "netns", "exec", robots, sys.executable, *script],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    """0.10.2 takes 4 s of states, each once, and its commands arrive: from a computer of its own,
+    and on the twin's, over a plain loopback, which has no multicast."""
+    robots, clients = networks if interface == "eth0" else (networks[0], networks[0])
+    client = compiled_client(peer)
+    twin = start_twin(robots, interface)
     try:
         taken = subprocess.run(
             ["ip", "netns", "exec", clients, str(client), "2000"],
-            env={**os.environ, "CYCLONEDDS_URI": config},
+            env={**os.environ, "CYCLONEDDS_URI": cyclone_on(interface)},
             capture_output=True,
             text=True,
             timeout=90,
@@ -227,3 +216,60 @@ def test_a_client_on_the_robots_cyclone_sees_the_twin_once(
     counters = json.loads(said)
     assert counters["accepted"] > 1900
     assert counters["bad_crc"] == counters["bad_length"] == 0
+
+
+def test_a_client_on_a_newer_cyclone_does_not_harm_one_on_the_robots(
+    peer: Path,
+    networks: tuple[str, str],
+) -> None:
+    """The vendor's Python SDK on the newest binding stands the twin up while a 0.10.2 client takes
+    states: that one lives, and misses nothing."""
+    pytest.importorskip("cyclonedds")
+    home, pipe = ["ip", "netns", "exec", networks[0]], subprocess.PIPE
+    client = compiled_client(peer)
+    twin = start_twin(networks[0], "lo")
+    uri = {**os.environ, "CYCLONEDDS_URI": cyclone_on("lo")}
+    old = subprocess.Popen([*home, str(client), "4000"], env=uri, stdout=pipe, text=True)
+    script = [sys.executable, str(SUPPORT / "twin_vendor_client.py"), "0"]
+    new = subprocess.Popen([*home, *script], stdin=pipe, stdout=pipe, text=True)
+    killer = threading.Timer(60, new.kill)
+    killer.start()
+    try:
+        assert new.stdout is not None
+        lines = iter(new.stdout.readline, "")
+        standing = json.loads(next(line for line in lines if line.startswith("{")))
+        said, _ = old.communicate(timeout=60)
+    finally:
+        killer.cancel()
+        for process in (twin, old, new):
+            process.kill()
+            process.wait()
+    assert len(standing["ticks"]) > 0
+    assert old.returncode == 0
+    seen = json.loads(said)
+    assert seen.pop("states") >= 4000
+    assert seen == {"bad_crc": 0, "twice": 0, "gaps": 0}
+
+
+def cyclone_on(interface: str) -> str:
+    return (
+        f'<CycloneDDS><Domain Id="any"><General><Interfaces><NetworkInterface name="{interface}"/>'
+        "</Interfaces></General></Domain></CycloneDDS>"
+    )
+
+
+def compiled_client(peer: Path) -> Path:
+    build = peer.parent  # where the IDL has been compiled
+    sources = [str(DATA / "twin" / "client.c"), str(build / "unitree_go.c")]
+    run("gcc", "-O2", "-I", str(build), *sources, "-o", str(build / "client"), "-lddsc")
+    return build / "client"
+
+
+def start_twin(network: str, interface: str) -> "subprocess.Popen[str]":
+    script = [str(SUPPORT / "twin_process.py"), interface, "0"]
+    return subprocess.Popen(
+        ["ip", "netns", "exec", network, sys.executable, *script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )

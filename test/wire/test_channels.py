@@ -1,19 +1,17 @@
-"""Raw channels: the two kinds of endpoint, who matches whom, and leaving while someone waits."""
+"""Channels: what arrives, from whom, and leaving while someone waits."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
-from cyclonedds.sub import DataReader
-from cyclonedds.topic import Topic
-
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.wire import announced, channels, vendor
-from sim2real_deploy.wire.channels import Kind, Participant
+from sim2real_deploy.wire import channels
+from sim2real_deploy.wire.channels import Participant, Sample
+from sim2real_deploy.wire.messages import GO_LOW_STATE
 from support.wire_support import free_domain, golden
 
-STATE = "unitree_go::msg::dds_::LowState_"
 TOPIC = "rt/lowstate"
 
 
@@ -26,7 +24,7 @@ def ends() -> Iterator[tuple[Participant, Participant]]:
 
 
 def samples() -> list[bytes]:
-    return [bytes.fromhex(message["cdr"]) for message in golden()[STATE]]
+    return [bytes.fromhex(message["cdr"]) for message in golden()[GO_LOW_STATE.type_name]]
 
 
 def wait_for(condition: object, seconds: float = 5.0) -> bool:
@@ -38,17 +36,16 @@ def wait_for(condition: object, seconds: float = 5.0) -> bool:
     return False
 
 
-@pytest.mark.parametrize("kind", ["robot", "native"])
 def test_bytes_arrive_as_they_were_sent_with_both_times(
-    ends: tuple[Participant, Participant], kind: Kind
+    ends: tuple[Participant, Participant],
 ) -> None:
-    reader, writer = ends[0].reader(TOPIC, STATE, kind), ends[1].writer(TOPIC, STATE, kind)
+    reader, writer = ends[0].reader(TOPIC, GO_LOW_STATE), ends[1].writer(TOPIC, GO_LOW_STATE)
     assert wait_for(lambda: reader.matched() and writer.matched())
     assert reader.wait(0.0) is False
     before = time.monotonic_ns(), time.time_ns()
     for sample in samples():
         writer.write(sample)
-    got: list[channels.Sample] = []
+    got: list[Sample[bytes]] = []
     while len(got) < len(samples()) and reader.wait(2.0):
         got += reader.take()
     assert [sample.data for sample in got] == samples()
@@ -58,47 +55,31 @@ def test_bytes_arrive_as_they_were_sent_with_both_times(
     assert reader.take() == []
 
 
-def test_the_kinds_do_not_meet_and_one_participant_may_open_both(
-    ends: tuple[Participant, Participant],
-) -> None:
-    readers = [ends[0].reader(TOPIC, STATE, kind) for kind in ("robot", "native")]
-    writers = [ends[1].writer(TOPIC, STATE, kind) for kind in ("robot", "native")]
-    assert wait_for(lambda: all(end.matched() for end in (*readers, *writers)))
-    assert [end.matched() for end in (*readers, *writers)] == [1, 1, 1, 1]
-    for writer, sample in zip(writers, samples(), strict=False):
-        writer.write(sample)
-    for reader, sample in zip(readers, samples(), strict=False):
+def test_every_sample_tells_who_wrote_it(ends: tuple[Participant, Participant]) -> None:
+    third = Participant(free_domain(), "lo", "third")
+    reader = ends[0].reader(TOPIC, GO_LOW_STATE)
+    writers = [end.writer(TOPIC, GO_LOW_STATE) for end in (*ends, third)]
+    assert wait_for(lambda: reader.matched() == 3 and all(w.matched() for w in writers))
+    got: list[Sample[bytes]] = []
+    for writer in writers:
+        writer.write(samples()[0])
         assert reader.wait(2.0)
-        assert [got.data for got in reader.take()] == [sample]
-
-
-@pytest.mark.parametrize("type_name", list(announced.announcements()["native"]))
-def test_native_announces_what_the_sdk_on_this_binding_does(type_name: str) -> None:
-    idl = vendor.idl(type_name).__idl__
-    idl.populate()
-    idl.fill_type_data()
-    ours = announced.announced_type(type_name, "native").__idl__
-    assert ours._xt_bytedata == idl._xt_bytedata
-    for name in ("idl_transformed_typename", "keyless", "supported_versions", "data_type_props"):
-        assert getattr(ours, name) == getattr(idl, name), name
-
-
-def test_the_sdk_on_this_binding_reads_what_a_native_endpoint_writes(
-    ends: tuple[Participant, Participant],
-) -> None:
-    topic = Topic(ends[0]._participant, TOPIC, vendor.idl(STATE))
-    reader, writer = DataReader(ends[0]._participant, topic), ends[1].writer(TOPIC, STATE, "native")
-    assert wait_for(writer.matched)
-    writer.write(samples()[1])
-    assert wait_for(lambda: reader.read(1))
-    (message,) = reader.take(1)
-    assert message.tick == golden()[STATE][1]["fields"]["tick"]
+        got += reader.take()
+    by_whom = [ends[0].who(sample.writer) for sample in got]
+    assert [writer.name for writer in by_whom] == ["one", "other", "third"]
+    assert [writer.participant for writer in by_whom] == [ends[0].key, ends[1].key, third.key]
+    assert {writer.pid for writer in by_whom} == {os.getpid()}
+    assert all(writer.host for writer in by_whom)
+    third.close()
+    assert wait_for(lambda: reader.matched() == 2)
+    assert ends[0].who(got[2].writer).name == "third"  # known from before it left
+    assert ends[0].who(0xDEAD).participant == ""
 
 
 def test_a_reader_holds_what_came_while_nobody_looked(
     ends: tuple[Participant, Participant],
 ) -> None:
-    reader, writer = ends[0].reader(TOPIC, STATE), ends[1].writer(TOPIC, STATE)
+    reader, writer = ends[0].reader(TOPIC, GO_LOW_STATE), ends[1].writer(TOPIC, GO_LOW_STATE)
     assert wait_for(lambda: reader.matched() and writer.matched())
     for _ in range(200):
         for sample in samples():
@@ -111,7 +92,7 @@ def test_a_reader_holds_what_came_while_nobody_looked(
 
 def test_leaving_frees_whoever_waits() -> None:
     participant = Participant(free_domain(), "lo")
-    reader = participant.reader(TOPIC, STATE)
+    reader = participant.reader(TOPIC, GO_LOW_STATE)
     result: list[object] = []
     waiter = threading.Thread(target=lambda: result.append(reader.wait(30.0)))
     waiter.start()

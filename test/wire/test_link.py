@@ -32,8 +32,8 @@ class OverDds:
         family, domain = FAMILIES[spec.wire.family], free_domain()
         self.link: Link = DdsLink(spec, "lo", domain, name="under test")
         self.participant = Participant(domain, "lo", name="far end")
-        self._writer = self.participant.writer(LOW_STATE, family.state.type_name)
-        self._reader = self.participant.reader(LOW_CMD, family.command.type_name)
+        self._writer = self.participant.writer(LOW_STATE, family.state)
+        self._reader = self.participant.reader(LOW_CMD, family.command)
         deadline = time.monotonic() + 5
         while not (self._writer.matched() and self.link._writer.matched()):  # type: ignore[attr-defined]
             assert time.monotonic() < deadline, "the ends did not find each other"

@@ -11,8 +11,17 @@ import pytest
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.wire import sport_state, vendor
 from sim2real_deploy.wire.channels import Participant
+from sim2real_deploy.wire.messages import SPORT_MODE_STATE, WIRELESS_CONTROLLER
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
-from sim2real_deploy.wire.rpc import NOT_IMPLEMENTED, RpcClient, RpcServer, RpcTimeout
+from sim2real_deploy.wire.remote import Remote
+from sim2real_deploy.wire.rpc import (
+    NOT_IMPLEMENTED,
+    REQUEST,
+    RESPONSE,
+    RpcClient,
+    RpcServer,
+    RpcTimeout,
+)
 from support.wire_support import free_domain
 
 
@@ -127,8 +136,8 @@ def test_a_server_that_does_not_answer_ends_in_time(
 
 def test_who_got_no_answer_asks_again(ends: tuple[Participant, Participant]) -> None:
     """As from a server that is found before it has found the client."""
-    deaf = ends[1].reader("rt/api/sport/request", "unitree_api::msg::dds_::Request_")
-    mute = ends[1].writer("rt/api/sport/response", "unitree_api::msg::dds_::Response_")
+    deaf = ends[1].reader("rt/api/sport/request", REQUEST)
+    mute = ends[1].writer("rt/api/sport/response", RESPONSE)
     asked = threading.Event()
 
     def serve() -> None:
@@ -146,18 +155,17 @@ def test_who_got_no_answer_asks_again(ends: tuple[Participant, Participant]) -> 
     assert mute.matched() == 1
 
 
-def test_a_request_is_what_the_vendors_class_reads(ends: tuple[Participant, Participant]) -> None:
-    reader = ends[1].reader("rt/api/sport/request", "unitree_api::msg::dds_::Request_")
-    server = ends[1].writer("rt/api/sport/response", "unitree_api::msg::dds_::Response_")
+def test_a_request_says_what_was_asked_for(ends: tuple[Participant, Participant]) -> None:
+    reader = ends[1].reader("rt/api/sport/request", REQUEST)
+    server = ends[1].writer("rt/api/sport/response", RESPONSE)
     client = RpcClient(ends[0], "sport")
     with pytest.raises(RpcTimeout):
-        client.call(1008, '{"x": 0.3}', timeout_s=1.0)
+        client.call(1008, '{"x": 0.3, "why": "\u00e9"}', timeout_s=1.0)
     assert server.matched() == 1
     (sample,) = reader.take()
-    request = vendor.idl("unitree_api::msg::dds_::Request_").deserialize(sample.data)
-    assert request.header.identity.api_id == 1008
-    assert request.parameter == '{"x": 0.3}'
-    assert request.header.policy.noreply is False
+    assert sample.data.api == 1008
+    assert sample.data.parameter == '{"x": 0.3, "why": "\u00e9"}'
+    assert sample.data.wants_answer
 
 
 def test_the_sport_state_is_what_the_vendors_class_reads() -> None:
@@ -175,7 +183,7 @@ def test_the_sport_state_is_what_the_vendors_class_reads() -> None:
         body_height=0.25,
     )
     sample = sport_state.encode(given)
-    read = vendor.idl(sport_state.SPORT_STATE_TYPE).deserialize(sample)
+    read = vendor.idl(SPORT_MODE_STATE.type_name).deserialize(sample)
     assert (read.stamp.sec, read.stamp.nanosec) == (12, 345)
     assert list(read.imu_state.gyroscope) == [1, 2, 3]
     assert list(read.position) == [7, 8, 9]
@@ -187,3 +195,11 @@ def test_the_sport_state_is_what_the_vendors_class_reads() -> None:
     assert back.stamp_ns == given.stamp_ns
     np.testing.assert_array_equal(back.velocity, given.velocity)
     assert sport_state.decode(sample[:-1]) is None
+
+
+def test_the_wireless_message_is_what_the_vendors_class_reads() -> None:
+    remote = Remote(lx=0.5, ly=-0.25, rx=1.0, ry=-1.0, pressed=frozenset({"L2", "B"}))
+    sample = sport_state.encode_wireless(remote)
+    read = vendor.idl(WIRELESS_CONTROLLER.type_name).deserialize(sample)
+    assert (read.lx, read.ly, read.rx, read.ry) == (0.5, -0.25, 1.0, -1.0)
+    assert read.keys == (1 << 5) | (1 << 9)
