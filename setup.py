@@ -43,7 +43,8 @@ setup(
         "rich",
         "psutil",
         "fastcrc",
-        "cyclonedds==11.0.1",
+        # Only for its libddsc, where nothing else brings one; a system's or ROS 2's will do.
+        'cyclonedds; platform_machine == "x86_64" and python_version < "3.14"',
         "onnxruntime",
         "mcap",
     ],

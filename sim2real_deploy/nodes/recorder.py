@@ -26,11 +26,12 @@ from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.topics import DIAGNOSTICS, SAFETY
 from sim2real_deploy.wire.channels import Participant, RawReader
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
+from sim2real_deploy.wire.libddsc import library
 from sim2real_deploy.wire.messages import FAMILIES
 
 POLL_S = 0.02
 DISCOVER_S = 0.25
-VERSIONS = ("numpy", "onnxruntime", "cyclonedds", "mujoco", "mcap", "ros-rclpy")
+VERSIONS = ("numpy", "onnxruntime", "mujoco", "mcap", "ros-rclpy")
 PARAMETERS = (
     *WIRE,
     Parameter("runs", "runs", "Folder that the runs are written into."),
@@ -104,6 +105,7 @@ class Recorder(Node):
             "namespace": self.get_namespace(),
             "interface": values["interface"],
             "domain": str(values["domain"]),
+            "libddsc": library().path,
             "host": platform.node(),
             "system": platform.platform(),
             "epoch_minus_monotonic_ns": str(self._epoch_ns),

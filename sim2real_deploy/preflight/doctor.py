@@ -25,6 +25,7 @@ from sim2real_deploy.safety.monitors_state import Posture
 from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.wire.channels import check_middleware
 from sim2real_deploy.wire.dds_link import DdsLink
+from sim2real_deploy.wire.libddsc import library
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 
 LISTEN_S = 2.0
@@ -106,7 +107,7 @@ def _told(look: Callable[[Patient], Finding], patient: Patient) -> Finding:
 
 def _middleware(_: Patient) -> Finding:
     check_middleware()
-    return ok("middleware", "ROS and the robot's DDS do not share a library")
+    return ok("middleware", f"to the robot by {library().path}, to ROS by another library")
 
 
 def _interface(patient: Patient) -> Finding:

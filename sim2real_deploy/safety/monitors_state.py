@@ -70,6 +70,9 @@ class StateStream:
         self._last_ns = state.received_ns
 
     def _loss(self, received: int, now_ns: int) -> Reading | None:
+        """Of the last second. What came before the first message is no loss: nobody was there."""
+        if not received:
+            return None
         got = self._received(received, now_ns)
         window_s = (now_ns - self._received.since_ns) / 1e9
         if window_s < 0.9:

@@ -55,7 +55,7 @@ class TwinOnWire:
         self.timing = Timing()
         self._period_ns = round(1e9 / twin.robot.wire.rate_hz)
         family = FAMILIES[twin.robot.wire.family]
-        self._participant = end = Participant(domain, interface, "twin")
+        self._participant = end = Participant(domain, interface, "twin", for_all=True)
         self._commands = end.reader(LOW_CMD, family.command)
         self._states = end.writer(LOW_STATE, family.state)
         self._sport_states = end.writer(sport_state.SPORT_STATE_TOPIC, SPORT_MODE_STATE)

@@ -29,8 +29,9 @@ _CONFIG = """<CycloneDDS><Domain Id="any">
 </Interfaces></General>
 <Discovery><LeaseDuration>2s</LeaseDuration>{discovery}</Discovery>
 </Domain></CycloneDDS>"""
-# A loopback has no multicast unless somebody gave it some. Whoever meets there tries the ports of
-# the first participants on the machine instead, and must then have one of those ports itself.
+# A loopback has no multicast unless somebody gave it some. Clients on Cyclone 0.10 try the ports of
+# the first participants on the machine instead: a twin must have one of those ports and try them
+# too. Everybody else does without: ROS nodes have such ports as well, and would all be found.
 _ON_LOOPBACK = """<ParticipantIndex>auto</ParticipantIndex>
 <MaxAutoParticipantIndex>50</MaxAutoParticipantIndex>
 <Peers><Peer address="127.0.0.1"/></Peers>"""
@@ -100,10 +101,10 @@ class _Domains:
         self._lock = threading.Lock()
         self._open: dict[int, tuple[str, int, list[object]]] = {}
 
-    def join(self, number: int, interface: str, user: object) -> None:
+    def join(self, number: int, interface: str, user: object, for_all: bool) -> None:
         with self._lock:
             if number not in self._open:
-                self._open[number] = (interface, _domain(number, interface), [])
+                self._open[number] = (interface, _domain(number, interface, for_all), [])
             used, _, users = self._open[number]
             if used != interface:
                 raise Refusal(
@@ -121,10 +122,10 @@ class _Domains:
                 del self._open[number]
 
 
-def _domain(number: int, interface: str) -> int:
+def _domain(number: int, interface: str, for_all: bool) -> int:
     dds = library()
     config = _CONFIG.format(
-        interface=interface, discovery=_ON_LOOPBACK if interface == "lo" else ""
+        interface=interface, discovery=_ON_LOOPBACK if interface == "lo" and for_all else ""
     )
     try:
         return dds.checked(dds.dds_create_domain(number, config.encode()), "opening it failed")
@@ -229,14 +230,17 @@ class RawWriter(Generic[Data]):
 class Participant:
     """One presence on one DDS domain, over one interface, both chosen by the caller.
 
-    `name` is shown to the others who look at the topics ("control", "safety", ...).
+    `name` is shown to the others who look at the topics ("control", "safety", ...). With `for_all`,
+    clients on any version of Cyclone find it on a loopback, too: for a twin.
     """
 
-    def __init__(self, domain: int, interface: str, name: str = "") -> None:
+    def __init__(
+        self, domain: int, interface: str, name: str = "", *, for_all: bool = False
+    ) -> None:
         check_middleware()
         check_interface(interface)
         self._domain = domain
-        _domains.join(domain, interface, self)
+        _domains.join(domain, interface, self, for_all)
         dds = library()
         qos = dds.dds_create_qos()
         dds.dds_qset_entity_name(qos, name.encode())

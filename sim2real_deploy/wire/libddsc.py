@@ -18,6 +18,7 @@ from typing import Any
 from sim2real_deploy.errors import Refusal
 
 LIBRARY_VARIABLE = "SIM2REAL_LIBDDSC"
+SYSTEM_FOLDERS = ("/usr/local/lib", "/usr/lib", "/lib")
 
 # Entities that exist in every process: the topics on which discovery reports.
 PARTICIPANTS, PUBLICATIONS = 0x7FFF0001, 0x7FFF0003
@@ -158,7 +159,10 @@ def find_library() -> str:
 def _candidates() -> Iterator[str]:
     """The Python wheel's (the vendor SDK in the same process has it loaded), the one somebody
     pointed at, ROS 2's, the system's."""
-    wheel = importlib.util.find_spec("cyclonedds")
+    try:
+        wheel = importlib.util.find_spec("cyclonedds")
+    except ValueError:  # imported without a spec: not from a wheel
+        wheel = None
     if wheel is not None and wheel.origin is not None:
         beside = Path(wheel.origin).parent.with_name("cyclonedds.libs")
         yield from map(str, sorted(beside.glob("libddsc*.so*")))
@@ -174,7 +178,7 @@ def _candidates() -> Iterator[str]:
 
 def _in_system_folders() -> str | None:
     """Debian names its file libddsc.so.0debian, which needs neither compiler nor ldconfig."""
-    for folder in ("/usr/local/lib", "/usr/lib", "/lib"):
+    for folder in SYSTEM_FOLDERS:
         found = sorted([*Path(folder).glob("libddsc.so*"), *Path(folder).glob("*/libddsc.so*")])
         if found:
             return str(found[0])

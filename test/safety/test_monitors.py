@@ -139,7 +139,7 @@ def test_a_first_state_of_zeros_counts_from_its_arrival() -> None:
 
 def test_a_slow_stream_shows_as_the_share_that_is_missing() -> None:
     stream = StateStream(GO2)
-    received = 0
+    received = 1
     for now_ns in range(0, 2 * S, TICK):
         received += now_ns % (4 * TICK) != 0
         inputs = healthy_inputs(now_ns, counters=LinkCounters(received=received))
@@ -147,6 +147,19 @@ def test_a_slow_stream_shows_as_the_share_that_is_missing() -> None:
         assert (loss is None) == (now_ns < 0.9 * S)
     assert loss is not None
     assert loss.value == pytest.approx(0.25, abs=0.01)
+
+
+def test_the_time_before_the_first_message_is_no_loss() -> None:
+    """A stack may be told to stand up within a second of finding the robot."""
+    stream = StateStream(GO2)
+    for now_ns in range(0, S, TICK):
+        stream.measure(healthy_inputs(now_ns, state=None, counters=LinkCounters()), now_ns)
+    losses = []
+    for number, now_ns in enumerate(range(S, 3 * S, TICK), start=1):
+        inputs = healthy_inputs(now_ns, counters=LinkCounters(received=number))
+        losses.append(stream.measure(inputs, now_ns)["state_rate_loss"])
+    assert losses[0] is None
+    assert max(loss.value for loss in losses if loss is not None) < 0.01
 
 
 def test_a_full_rate_shows_no_loss() -> None:

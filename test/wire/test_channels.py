@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.wire import channels
 from sim2real_deploy.wire.channels import Participant, Sample
