@@ -9,7 +9,7 @@ PIP := $(BIN)/pip --disable-pip-version-check -q install -c constraints.txt
 # The vendor SDK's own requirements pin a DDS version without wheels: it is installed by itself.
 VENDOR_SDK := unitree-sdk2==1.0.1
 
-.PHONY: help install walk test check faults bench gate soak train clean
+.PHONY: help install walk test check docs faults bench gate soak train clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1	\2/'
@@ -45,6 +45,9 @@ check: $(VENV)/.trainer  ## ruff, mypy, and who may import whom
 test: check  ## the test suite, under 10 minutes on 2 cores (ROOM=wire: one room)
 	$(BIN)/python -m pytest -m 'not slow' --reruns 2 --reruns-delay 3 test/$(ROOM)
 
+docs: $(VENV)/.installed  ## the documentation site, into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 faults: $(VENV)/.installed  ## inject every fault, measure the time to damping on the wire
 	$(SIM2REAL) faults --json runs/faults.json
 
@@ -63,4 +66,4 @@ train: $(VENV)/.trainer  ## train the walking policy from nothing, 25 minutes
 	$(SIM2REAL) train config/training/go2_walk.yaml
 
 clean:  ## take away what make made
-	rm -rf $(VENV) build install log *.egg-info
+	rm -rf $(VENV) build install log site *.egg-info

@@ -14,6 +14,7 @@ def data_tree(folder: str) -> list[tuple[str, list[str]]]:
     return [(f"share/{NAME}/{file.parent}", [str(file)]) for file in files]
 
 
+DOCS = ["mkdocs-material"]
 # Readers of others, and a browser: what proves that bags and reports open elsewhere.
 BAG_CHECKS = ["rosbags", "mcap-ros2-support", "pyarrow", "playwright"]
 
@@ -55,6 +56,7 @@ setup(
         "analysis": ["pyarrow"],  # export to Parquet
         "drake": ["drake"],  # the second engine; 42 MB, never on the robot
         "ray": ["ray"],  # the gate on a cluster
+        "docs": DOCS,  # `make docs`
         "train": ["torch==2.13.0", "onnx", "matplotlib"],
         "dev": [
             "pytest",
@@ -70,6 +72,7 @@ setup(
             "ray",
             "viser",
             *BAG_CHECKS,
+            *DOCS,
         ],
     },
     entry_points={"console_scripts": ["sim2real = sim2real_deploy.cli:main"]},

@@ -36,10 +36,10 @@ def train_command(
     A run that was cut off, by a crash or otherwise, goes on when the same command is given again.
     """
     try:
-        from sim2real_deploy.gate.judge import Judge
         from sim2real_deploy.training import progress
         from sim2real_deploy.training.config import load_training
         from sim2real_deploy.training.export import export
+        from sim2real_deploy.training.judge import Judge
         from sim2real_deploy.training.trainer import Run, train
     except ModuleNotFoundError as error:
         raise Refusal(

@@ -98,7 +98,7 @@ class Judge:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         shutil.copyfile(self._folder / CHECKPOINT, place / CHECKPOINT)
-        code = "import sys; from sim2real_deploy.gate.judge import main; main(*sys.argv[1:])"
+        code = "import sys; from sim2real_deploy.training.judge import main; main(*sys.argv[1:])"
         arguments = [str(place), self._settings.set, str(self._settings.trials)]
         with (place / "log.txt").open("wb") as log:
             self._process = subprocess.Popen(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.gate.judge import BEST, CANDIDATE, JUDGEMENTS, Judge, judge
 from sim2real_deploy.training.checkpoint import CHECKPOINT
 from sim2real_deploy.training.config import Judging, load_training
+from sim2real_deploy.training.judge import BEST, CANDIDATE, JUDGEMENTS, Judge, judge
 from sim2real_deploy.training.trainer import Run, train
 
 OFTEN = Judging(set="field7", trials=1, every=1e-3, patience=2)
