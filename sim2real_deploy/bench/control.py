@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from sim2real_deploy.bench.outcome import Outcome, Progress
+from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.checks import Check
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
@@ -67,7 +67,7 @@ class Answers:
     unanswered: int  # states that no command ever knew of
 
 
-def judge(echo: Answers, ours: Answers, vendor: Answers) -> Outcome:
+def judge(echo: Answers, ours: Answers, vendor: Answers) -> BenchResult:
     checks = [
         Check.at_least("latency p50, times lower", vendor.p50_ms / ours.p50_ms, 4),
         Check.at_least("latency p99, times lower", vendor.p99_ms / ours.p99_ms, 4),
@@ -83,10 +83,10 @@ def judge(echo: Answers, ours: Answers, vendor: Answers) -> Outcome:
     ]
     raw = {"echo": asdict(echo), "ours": asdict(ours), "vendor": asdict(vendor)}
     columns = ("LowState to LowCmd", *CONTESTANTS)
-    return Outcome("bench control", checks, raw, columns, rows)
+    return BenchResult("bench control", checks, raw, columns, rows)
 
 
-def run(robot: str, policy: str, seconds: float, progress: Progress) -> Outcome:
+def run(robot: str, policy: str, seconds: float, progress: Progress) -> BenchResult:
     """Each contestant runs for `seconds` in all."""
     spec = load_robot(robot)
     load_bundle(policy, spec)  # refused here, in words, and not in a child

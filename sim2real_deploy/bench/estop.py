@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from sim2real_deploy.bench.outcome import Outcome, Progress
+from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.checks import Check
 from sim2real_deploy.faults.assembly import whole_stack
 from sim2real_deploy.faults.stack import Stack
@@ -18,14 +18,14 @@ MOVING_S = 0.1  # it stands up for so long before it is stopped
 PATIENCE_S = 2.0
 
 
-def run(robot: str, policy: str, calls: int, progress: Progress) -> Outcome:
+def run(robot: str, policy: str, calls: int, progress: Progress) -> BenchResult:
     with whole_stack(robot, policy) as (stack, _):
         took_ms = time_calls(stack, calls, progress)
     p50, p99, most = np.percentile(took_ms, (50, 99, 100)).tolist()
     checks = [Check.at_most("call to damping, p99", p99, P99_MS, "ms")]
     rows = [(calls, p50, p99, most)]
     columns = ("calls, every core busy", "p50 ms", "p99 ms", "max ms")
-    return Outcome("bench estop", checks, {"times_ms": took_ms}, columns, rows)
+    return BenchResult("bench estop", checks, {"times_ms": took_ms}, columns, rows)
 
 
 def time_calls(stack: Stack, calls: int, progress: Progress) -> list[float]:

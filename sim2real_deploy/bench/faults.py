@@ -6,7 +6,7 @@ from typing import Any
 
 from rich import print
 
-from sim2real_deploy.bench.outcome import Outcome, Progress
+from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.faults.assembly import whole_stack
 from sim2real_deploy.faults.campaign import CaseResult, run_campaign
@@ -14,7 +14,7 @@ from sim2real_deploy.faults.cases import Case, cases
 from sim2real_deploy.faults.stack import Stack
 
 
-def run(robot: str, policy: str, repeat: int, only: str, progress: Progress) -> Outcome:
+def run(robot: str, policy: str, repeat: int, only: str, progress: Progress) -> BenchResult:
     results: list[CaseResult] = []
     progress("starting the stack", 0.0)
     with whole_stack(robot, policy) as (stack, small_disk):
@@ -36,7 +36,7 @@ def run(robot: str, policy: str, repeat: int, only: str, progress: Progress) -> 
             )
     checks = [check for result in results for check in result.checks()]
     raw = {"repeat": repeat, "faults": [_as_json(result) for result in results]}
-    return Outcome(f"from fault to damping on the wire, worst of {repeat}", checks, raw)
+    return BenchResult(f"from fault to damping on the wire, worst of {repeat}", checks, raw)
 
 
 def _choose(stack: Stack, small_disk: bool, only: str) -> Sequence[Case]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.bench.outcome import Outcome, Progress
+from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.checks import Check
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.policy.policy import Policy
@@ -37,7 +37,7 @@ class Taken:
         return p50, p99, most
 
 
-def run(policy: str, robot: str, seconds: int, progress: Progress) -> Outcome:
+def run(policy: str, robot: str, seconds: int, progress: Progress) -> BenchResult:
     spec = load_robot(robot)
     running = load_bundle(policy, spec).open()
     realtime.calm_interpreter()
@@ -70,7 +70,7 @@ def run(policy: str, robot: str, seconds: int, progress: Progress) -> Outcome:
     raw |= {"steps": len(in_loop.all), "steps_counted": len(in_loop.counted)}
     columns = ("ms per step", "p50", "p99", "max", "steps that count")
     checks = [Check.at_most("inference p99", p99, P99_MS, "ms")]
-    return Outcome(f"bench policy: {policy} at {rate:g} Hz", checks, raw, columns, rows)
+    return BenchResult(f"bench policy: {policy} at {rate:g} Hz", checks, raw, columns, rows)
 
 
 def measure(

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from sim2real_deploy.bench.outcome import Outcome, Progress
+from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.checks import Check
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import TrainingConfig, load_training
@@ -24,7 +24,7 @@ class Throughput:
     learning: float  # and with the update
 
 
-def run(config: str, seconds: float, progress: Progress) -> Outcome:
+def run(config: str, seconds: float, progress: Progress) -> BenchResult:
     rate = measure(load_training(config), seconds, progress)
     checks = [
         Check.at_least("collecting / bare physics", rate.collecting / rate.bare, COLLECTING),
@@ -32,7 +32,7 @@ def run(config: str, seconds: float, progress: Progress) -> Outcome:
     ]
     rows = tuple(asdict(rate).items())
     raw = {"steps_per_second": asdict(rate)}
-    return Outcome("bench train", checks, raw, ("one worker", "control steps/s"), rows)
+    return BenchResult("bench train", checks, raw, ("one worker", "control steps/s"), rows)
 
 
 def measure(config: TrainingConfig, seconds: float, progress: Progress) -> Throughput:

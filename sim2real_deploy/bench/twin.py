@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.bench.outcome import Outcome, Progress
+from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.checks import Check
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, load_robot
@@ -60,7 +60,7 @@ class OnWire:
     bad: int
 
 
-def judge(speed: Speed, wire: OnWire) -> Outcome:
+def judge(speed: Speed, wire: OnWire) -> BenchResult:
     rate_error = 100 * abs(wire.rate_hz / wire.nominal_hz - 1)
     checks = [
         Check.at_least("in process, times real time", speed.times_real_time, 15.0),
@@ -76,10 +76,10 @@ def judge(speed: Speed, wire: OnWire) -> Outcome:
         ("lost (the preset's bus drops some)", wire.lost, ""),
     ]
     raw = {"in_process": asdict(speed), "wire": asdict(wire)}
-    return Outcome("bench twin", checks, raw, ("", "value", "unit"), rows)
+    return BenchResult("bench twin", checks, raw, ("", "value", "unit"), rows)
 
 
-def run(robot: str, seconds: float, preset: str, progress: Progress) -> Outcome:
+def run(robot: str, seconds: float, preset: str, progress: Progress) -> BenchResult:
     spec = load_robot(robot)
     calm_interpreter()  # as the twin's own process does
     progress("in process, against bare mj_step", 0.0)

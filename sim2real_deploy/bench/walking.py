@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.bench.gait_pictures import gait_pictures
-from sim2real_deploy.bench.outcome import Outcome, Progress
 from sim2real_deploy.checks import Check
 from sim2real_deploy.gate.engines import FIRST
 from sim2real_deploy.gate.episodes import watch_episode
@@ -152,7 +152,7 @@ def run(
     table: Path | None,
     pictures: Path | None,
     progress: Progress,
-) -> Outcome:
+) -> BenchResult:
     folder = bundle_folder(policy)
     rows: list[TrialRow] = []
     for trial in TRIALS:
@@ -165,7 +165,7 @@ def run(
         bundle = load_bundle(folder, load_robot(robot))
         gait_pictures(bundle, pictures / "gait_strip.png", pictures / "gait_feet.png")
     named = [{**asdict(row), "trial": row.trial.name} for row in rows]
-    return Outcome(f"bench walking: {folder.name}, {seeds} seeds", judge(rows), {"rows": named})
+    return BenchResult(f"bench walking: {folder.name}, {seeds} seeds", judge(rows), {"rows": named})
 
 
 def evaluate(

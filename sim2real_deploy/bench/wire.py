@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from sim2real_deploy.bench.outcome import Outcome, Progress
+from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.checks import Check
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
@@ -66,7 +66,7 @@ WAY_ROWS = (
 )
 
 
-def judge(vendor_codec: Codec, codec: Codec, vendor_way: OneWay, way: OneWay) -> Outcome:
+def judge(vendor_codec: Codec, codec: Codec, vendor_way: OneWay, way: OneWay) -> BenchResult:
     checks = [
         Check.at_least("decode, times faster", vendor_codec.decode / codec.decode, 30),
         Check.at_least("encode, times faster", vendor_codec.encode / codec.encode, 30),
@@ -88,10 +88,10 @@ def judge(vendor_codec: Codec, codec: Codec, vendor_way: OneWay, way: OneWay) ->
         "vendor_way": asdict(vendor_way),
         "our_way": asdict(way),
     }
-    return Outcome("bench wire", checks, raw, ("", "vendor's", "ours", "unit"), rows)
+    return BenchResult("bench wire", checks, raw, ("", "vendor's", "ours", "unit"), rows)
 
 
-def run(robot: str, seconds: float, progress: Progress) -> Outcome:
+def run(robot: str, seconds: float, progress: Progress) -> BenchResult:
     """Codec first, then both ways by turns, so that a busy moment meets both alike."""
     progress("codec", 0.0)
     spec = load_robot(robot)

@@ -26,7 +26,7 @@ def control(
 ) -> None:
     """LowState to LowCmd at 500 Hz: the vendor SDK's usual loop, ours, and a bare echo."""
     from sim2real_deploy.bench import control as benchmark
-    from sim2real_deploy.bench.outcome import conduct
+    from sim2real_deploy.bench.conduct import conduct
 
     measure = partial(benchmark.run, robot, policy, seconds)
     raise typer.Exit(conduct("bench control", measure, json))
@@ -40,7 +40,7 @@ def wire(
 ) -> None:
     """Codec, one-way latency between two processes, and CPU: the vendor's SDK against ours."""
     from sim2real_deploy.bench import wire as benchmark
-    from sim2real_deploy.bench.outcome import conduct
+    from sim2real_deploy.bench.conduct import conduct
 
     raise typer.Exit(conduct("bench wire", partial(benchmark.run, robot, seconds), json))
 
@@ -54,7 +54,7 @@ def twin(
 ) -> None:
     """The twin's speed against bare mj_step; its rate and real-time factor on the wire."""
     from sim2real_deploy.bench import twin as benchmark
-    from sim2real_deploy.bench.outcome import conduct
+    from sim2real_deploy.bench.conduct import conduct
 
     raise typer.Exit(conduct("bench twin", partial(benchmark.run, robot, seconds, preset), json))
 
@@ -68,7 +68,7 @@ def policy(
 ) -> None:
     """Inference time as in the control loop, and after a rest, when caches are cold."""
     from sim2real_deploy.bench import policy as benchmark
-    from sim2real_deploy.bench.outcome import conduct
+    from sim2real_deploy.bench.conduct import conduct
 
     raise typer.Exit(conduct("bench policy", partial(benchmark.run, policy, robot, seconds), json))
 
@@ -82,7 +82,7 @@ def estop(
 ) -> None:
     """Time /safety/estop to damping on the wire, while every core is busy."""
     from sim2real_deploy.bench import estop as benchmark
-    from sim2real_deploy.bench.outcome import conduct
+    from sim2real_deploy.bench.conduct import conduct
 
     raise typer.Exit(conduct("bench estop", partial(benchmark.run, robot, policy, calls), json))
 
@@ -95,7 +95,7 @@ def train(
 ) -> None:
     """Control steps a second: physics alone, with collection, with learning; one worker."""
     from sim2real_deploy.bench import train as benchmark
-    from sim2real_deploy.bench.outcome import conduct
+    from sim2real_deploy.bench.conduct import conduct
 
     raise typer.Exit(conduct("bench train", partial(benchmark.run, config, seconds), json))
 
@@ -112,7 +112,7 @@ def walking(
 ) -> None:
     """Every command, pushes and worse conditions in the imperfect twin, over many seeds."""
     from sim2real_deploy.bench import walking as benchmark
-    from sim2real_deploy.bench.outcome import conduct
+    from sim2real_deploy.bench.conduct import conduct
 
     measure = partial(benchmark.run, policy, robot, seeds, workers, table, pictures)
     raise typer.Exit(conduct("bench walking", measure, json))

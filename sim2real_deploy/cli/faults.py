@@ -18,7 +18,7 @@ def faults(
 ) -> None:
     """Run the whole stack against the twin, inject every fault, time it on the wire."""
     from sim2real_deploy.bench import faults as benchmark
-    from sim2real_deploy.bench.outcome import conduct
+    from sim2real_deploy.bench.conduct import conduct
 
     measure = partial(benchmark.run, robot, policy, repeat, only)
     raise typer.Exit(conduct("faults", measure, json_file))

@@ -16,7 +16,7 @@ Progress = Callable[[str, float], None]  # what is being measured; overall progr
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BenchResult:
     """A benchmark's result: checks with their bounds, raw figures for JSON, a table for people."""
 
     title: str
@@ -34,13 +34,13 @@ class Outcome:
         checks.print_table(self.title, self.checks)
 
 
-def conduct(command: str, measure: Callable[[Progress], Outcome], json: Path | None) -> int:
-    """Measure with a progress bar, print the outcome, write it to `json`; returns the exit code."""
+def conduct(command: str, measure: Callable[[Progress], BenchResult], json: Path | None) -> int:
+    """Measure with a progress bar, print the result, write it to `json`; returns the exit code."""
     console = Console(stderr=True)
     with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=1.0)
-        outcome = measure(lambda what, done: bar.update(task, description=what, completed=done))
-    outcome.print()
+        result = measure(lambda what, done: bar.update(task, description=what, completed=done))
+    result.print()
     if json is not None:
-        checks.write_json(json, command, outcome.checks, outcome.raw)
-    return checks.exit_code(outcome.checks)
+        checks.write_json(json, command, result.checks, result.raw)
+    return checks.exit_code(result.checks)
