@@ -16,15 +16,11 @@ from sim2real_deploy.policy import record
 from sim2real_deploy.policy.contract import Contract, bundle_folder
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import RobotSpec, load_robot
-from sim2real_deploy.robots.spec import Joint
+from sim2real_deploy.robots.spec import FULL_TORQUE_RAD, MOST_KD, Joint
 
 MAX_MODEL_BYTES = 200_000_000
 # The same network on another processor differs in the last bits; wrong weights differ in the first.
 GOLDEN_TOLERANCE = 1e-4
-# Gains that reach full torque within this error are a slipped decimal point, not a controller.
-FULL_TORQUE_RAD = 0.1
-FULL_TORQUE_RAD_S = 1.0
-SOUND_KD = 10.0  # walking policies have it even on wrists of 5 Nm
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +113,7 @@ def _check_pose(joint: Joint, position: float, where: str) -> None:
 def _check_gains(joint: Joint, kp: float, kd: float, where: str, suffix: str) -> None:
     for key, gain, most in (
         ("kp", kp, joint.torque / FULL_TORQUE_RAD),
-        ("kd", kd, max(joint.torque / FULL_TORQUE_RAD_S, SOUND_KD)),
+        ("kd", kd, MOST_KD),
     ):
         if gain > most:
             raise Refusal(f"{where}: {key}{suffix}: {joint.name} has {gain}, more than {most:.4g}")

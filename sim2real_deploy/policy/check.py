@@ -3,8 +3,9 @@
 import numpy as np
 
 from sim2real_deploy.checks import Check
-from sim2real_deploy.policy.bundle import FULL_TORQUE_RAD, GOLDEN_TOLERANCE, Bundle
+from sim2real_deploy.policy.bundle import GOLDEN_TOLERANCE, Bundle
 from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.robots.spec import FULL_TORQUE_RAD
 from sim2real_deploy.robots.state import Floats
 
 RANDOM_STEPS = 200

@@ -15,25 +15,40 @@ from sim2real_deploy.robots.state import Floats
 # How many motor slots a message of each wire family carries; a robot uses the first ones.
 MOTOR_SLOTS = {"go": 20, "hg": 35}
 
+# Hard bounds that no robot file and no policy can widen. Gains above them are a slipped decimal
+# point, not a controller: every joint would reach full torque within FULL_TORQUE_RAD of its target.
+FULL_TORQUE_RAD = 0.1
+MOST_KD = 10.0  # Nms/rad; walking policies stay below 5 even on the largest joints
+LEAST_DAMPING = 0.5  # Nms/rad: less does not brake a leg
+HOTTEST_C = 110.0  # no winding tier above this: insulation and magnets suffer first
+
 
 class Joint(Strict):
     """One motor and the joint it drives. Its place in the list is its place on the wire."""
 
     name: str
-    position: tuple[float, float]  # rad, the hard stops
-    velocity: float = Field(gt=0)  # rad/s
-    torque: float = Field(gt=0)  # Nm
+    position: tuple[float, float]  # rad, the range that may be commanded
+    stops: tuple[float, float] | None = None  # rad, measured hard stops; None: the same range
+    velocity: float = Field(gt=0, le=60)  # rad/s
+    torque: float = Field(gt=0, le=400)  # Nm
     stand: float  # rad, the pose it stands in
     sit: float  # rad, the pose it lies down in
     kp: float = Field(ge=0)  # Nm/rad, for standing up and sitting down
-    kd: float = Field(ge=0)  # Nms/rad
-    damping: float = Field(gt=0)  # Nms/rad, alone, in damping mode
+    kd: float = Field(ge=0, le=MOST_KD)  # Nms/rad
+    damping: float = Field(ge=LEAST_DAMPING, le=MOST_KD)  # Nms/rad, alone, in damping mode
 
     @model_validator(mode="after")
     def _ordered(self) -> "Joint":
         low, high = self.position
         if not low < high:
             raise ValueError(f"position: the lower limit {low} is not below the upper {high}")
+        if low < -7.0 or high > 7.0:
+            raise ValueError(f"position: [{low}, {high}] is more than a turn to either side")
+        first, last = self.stops or self.position
+        if not (low - 0.3 <= first <= low and high <= last <= high + 0.3):
+            raise ValueError(f"stops: [{first}, {last}] must enclose position by at most 0.3 rad")
+        if self.kp > self.torque / FULL_TORQUE_RAD:
+            raise ValueError(f"kp: {self.kp} is more than {self.torque / FULL_TORQUE_RAD:.4g}")
         for pose, value in (("stand", self.stand), ("sit", self.sit)):
             if not low <= value <= high:
                 raise ValueError(f"{pose}: {value} is outside position [{low}, {high}]")
@@ -72,10 +87,10 @@ class Wire(Strict):
 class Temperature(Strict):
     """Motor winding temperature tiers, degrees C."""
 
-    warn: float
+    warn: float = Field(ge=20)
     derate: float
     sit: float
-    stop: float
+    stop: float = Field(le=HOTTEST_C)
 
     @model_validator(mode="after")
     def _ordered(self) -> "Temperature":
@@ -155,6 +170,14 @@ class RobotSpec(Strict):
         return self._array("position", 1)
 
     @cached_property
+    def stop_low(self) -> Floats:
+        return _frozen([(joint.stops or joint.position)[0] for joint in self.joints])
+
+    @cached_property
+    def stop_high(self) -> Floats:
+        return _frozen([(joint.stops or joint.position)[1] for joint in self.joints])
+
+    @cached_property
     def velocity_limit(self) -> Floats:
         return self._array("velocity")
 
@@ -188,9 +211,13 @@ class RobotSpec(Strict):
 
     def _array(self, field: str, item: int | None = None) -> Floats:
         values = [getattr(joint, field) for joint in self.joints]
-        array = np.array(values if item is None else [v[item] for v in values], np.float32)
-        array.setflags(write=False)
-        return array
+        return _frozen(values if item is None else [v[item] for v in values])
+
+
+def _frozen(values: list[float]) -> Floats:
+    array = np.array(values, np.float32)
+    array.setflags(write=False)
+    return array
 
 
 def load_robot(name: str | Path) -> RobotSpec:

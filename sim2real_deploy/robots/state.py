@@ -37,6 +37,8 @@ class RobotState:
     imu_temperature: int
     remote: bytes  # 40 bytes of the wireless controller
     raw: bytes  # the sample as received, CDR header included
+    # Each motor's mode as its board reports it; empty where the state does not carry it.
+    motor_mode: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
 
     def attitude(self) -> Sequence[float]:
         """`quaternion` as plain numbers: one by one they are cheaper than those of an array."""

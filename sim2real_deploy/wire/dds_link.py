@@ -16,7 +16,10 @@ LOW_CMD = "rt/lowcmd"
 
 
 class DdsLink:
-    """State and commands over DDS. `name` is how other writers' owners see us."""
+    """State and commands over DDS. `name` is how other writers' owners see us.
+
+    One that `listens` opens no writer on rt/lowcmd: nobody can take it for a second controller.
+    """
 
     def __init__(
         self,
@@ -25,6 +28,7 @@ class DdsLink:
         domain: int,
         name: str = "",
         clock: WorldClock | None = None,
+        listens: bool = False,
     ) -> None:
         family = FAMILIES[robot.wire.family]
         self._intake = Intake(robot)
@@ -37,7 +41,8 @@ class DdsLink:
         self.may_wait = self._clock.may_wait
         self.participant = Participant(domain, interface, name)
         self._reader = self.participant.reader(LOW_STATE, family.state)
-        self._writer = self.participant.writer(LOW_CMD, family.command)
+        command = family.command
+        self._writer = None if listens else self.participant.writer(LOW_CMD, command)
 
     @property
     def counters(self) -> LinkCounters:
@@ -58,13 +63,20 @@ class DdsLink:
         while reader.wait(timeout_s):
             newest, now_ns = None, self.now_ns()
             for sample in reader.take():
-                newest = accept(sample.data, now_ns) or newest
+                newest = accept(sample.data, now_ns, sample.writer) or newest
             if newest is not None:
                 return newest
             timeout_s = deadline - time.monotonic()
         return None
 
+    @property
+    def robot(self) -> Writer | None:
+        """Whose states are taken; None before the first."""
+        return None if self._intake.writer is None else self.participant.who(self._intake.writer)
+
     def send(self, command: JointCommand) -> bytes:
+        if self._writer is None:
+            raise RuntimeError("this link only listens")
         with self._sending:
             if self._echoes and self._intake.latest is not None:
                 self._encoder.follow(self._intake.latest)

@@ -21,6 +21,7 @@ from sim2real_deploy.wire.messages import F32, FAMILIES, I16, IMU, MOTION, PD, P
 # Plain little-endian CDR, version 1 or 2: the same bytes for fields of up to four bytes.
 _HEADERS = (b"\x00\x01", b"\x00\x07")
 _U8, _I16, _U16, _U32, _F32 = (np.dtype(code) for code in (U8, I16, U16, U32, F32))
+COLDEST_U8 = 200  # a temperature byte from here on is a negative int8: -56 to -1 degrees
 _MOVING = {"quaternion", "gyroscope", "accelerometer", "q", "dq", "ddq", "torque"}  # of a state
 _empty = object.__new__
 
@@ -124,6 +125,7 @@ class StateDecoder(_Decoder):
         imu = [layout.floats(name) for name in IMU]
         self._moving = (*imu, *motors)
         self._temperature = layout.place("motor_state.temperature", joints).at
+        self._motor_mode = layout.irregular["motor_state.mode"][:joints]
         if "bms_state.soc" in (layout.dtype.names or ()):
             self._read_slow: Callable[[RobotState], None] = self._read_battery
             scalars = ["imu_state.temperature", "bms_state.soc", "bms_state.current"]
@@ -192,7 +194,11 @@ class StateDecoder(_Decoder):
             state.voltage,
             state.current,
         ) = self._scalars(sample)
-        state.temperature = np.frombuffer(sample, _U8)[self._temperature]
+        octets = np.frombuffer(sample, _U8)
+        # int8 in the ROS message, uint8 in the SDK's: no motor reaches 200 degrees, some freeze.
+        degrees = octets[self._temperature].astype(np.int16)
+        state.temperature = np.where(degrees >= COLDEST_U8, degrees - 256, degrees)
+        state.motor_mode = octets[self._motor_mode]
         state.lost = np.frombuffer(sample, _U32)[self._lost]
         state.foot_force = np.frombuffer(sample, _I16)[self._feet]
         state.cell_millivolts = np.frombuffer(sample, _U16)[self._cells]
@@ -202,6 +208,7 @@ class StateDecoder(_Decoder):
         halves = np.frombuffer(state.raw, _I16)
         state.imu_temperature, state.remote = self._scalars(state.raw)
         state.temperature = np.maximum(halves[self._temperature], halves[self._winding])
+        state.motor_mode = np.frombuffer(state.raw, _U8)[self._motor_mode]
         state.lost = np.zeros(len(state.temperature), np.uint32)
         state.foot_force = np.empty(0, np.int16)
         state.cell_millivolts = np.empty(0, np.uint16)

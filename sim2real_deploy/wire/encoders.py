@@ -97,7 +97,8 @@ class StateEncoder(_Encoder):
         super().__init__(family.state)
         for name, value in family.constants.items():
             self._fields[name] = value
-        self._bytes[family.state.irregular["motor_state.mode"][:joints]] = 1
+        self._mode_places = family.state.irregular["motor_state.mode"][:joints]
+        self._bytes[self._mode_places] = 1
         fields, motors = self._fields, self._fields["motor_state"][0, :joints]
         self._has_battery = "bms_state.soc" in (family.state.dtype.names or ())
         self._tick, self._rpy = fields["tick"], fields["imu_state.rpy"][0]
@@ -135,7 +136,11 @@ class StateEncoder(_Encoder):
         """What does not move: temperatures, power, the remote."""
         self._imu_temperature[0] = state.imu_temperature
         self._remote[:] = state.remote
-        self._temperature[:] = state.temperature
+        if len(state.motor_mode):
+            self._bytes[self._mode_places] = state.motor_mode
+        # Below zero a byte wraps around, as the robot's int8 does.
+        degrees = state.temperature
+        self._temperature[:] = degrees.astype(np.uint8) if self._has_battery else degrees
         self._voltage[:] = state.voltage
         if self._has_battery:
             self._lost[:] = state.lost

@@ -5,30 +5,44 @@ from sim2real_deploy.wire.decoders import Flaw, StateDecoder
 from sim2real_deploy.wire.link import LinkCounters
 
 _TICK_RANGE = 1 << 32
+LEAP_MS = 1000  # a counter that moves on by more has been restarted, or is another robot's
+PINNED_NS = 1_000_000_000  # silence after which another writer may be the robot: it was restarted
 
 
 class Intake:
-    """Bad samples are counted and leave no trace; good ones become `latest`."""
+    """Bad samples are counted and leave no trace; good ones become `latest`.
+
+    The first writer that is heard is the robot. While it speaks, a second one (a simulator that was
+    left on the bus, another robot) is counted and not believed.
+    """
 
     def __init__(self, robot: RobotSpec) -> None:
         self.counters = LinkCounters()
         self.latest: RobotState | None = None
+        self.writer: int | None = None
         self._read = StateDecoder(robot).read
         self._period_ms = 1000.0 / robot.wire.rate_hz
 
-    def accept(self, sample: bytes, received_ns: int) -> RobotState | None:
-        """The state, or None when the sample is flawed or says again what is known."""
+    def accept(self, sample: bytes, received_ns: int, writer: int = 0) -> RobotState | None:
+        """The state, or None when the sample is flawed, another robot's, or nothing new."""
         state = self._read(sample, received_ns)
         if not isinstance(state, RobotState):
             self._count(state)
             return None
         latest = self.latest
+        if writer != self.writer:
+            if latest is not None and received_ns - latest.received_ns < PINNED_NS:
+                self.counters.foreign += 1
+                return None
+            self.writer = writer
         if latest is not None and state.tick != latest.tick + self._period_ms:
             step = (state.tick - latest.tick) % _TICK_RANGE
             if step == 0:
                 self.counters.duplicate += 1
                 return None
-            if step < _TICK_RANGE // 2:  # else the robot's clock started anew
+            if step > LEAP_MS:
+                self.counters.leaps += 1
+            else:
                 self.counters.lost += max(0, round(step / self._period_ms) - 1)
         self.counters.received += 1
         self.latest = state

@@ -20,6 +20,8 @@ class LinkCounters:
     bad_length: int = 0
     not_finite: int = 0
     duplicate: int = 0  # same tick again
+    leaps: int = 0  # the robot's counter jumped: it restarted, or two robots are interleaved
+    foreign: int = 0  # from another writer than the one that was heard first
     sent: int = 0
 
 
@@ -31,6 +33,9 @@ class Writer:
     host: str
     name: str = ""  # what it calls itself, else its program's
     pid: int = 0  # on its host
+
+    def __str__(self) -> str:
+        return f"{self.name or self.participant or 'unnamed'} on {self.host or 'an unknown host'}"
 
 
 class Link(Protocol):

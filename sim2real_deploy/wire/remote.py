@@ -9,30 +9,36 @@ BUTTONS = (
     *("R1", "L1", "start", "select", "R2", "L2", "F1", "F2"),
     *("A", "B", "X", "Y", "up", "right", "down", "left"),
 )
-_FORMAT = struct.Struct("<2xHfff4xf16x")
+HEADER = bytes((85, 81))  # of a remote that is switched on; public dumps show zeros when it is off
+_FORMAT = struct.Struct("<2sHfff4xf16x")
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """Sticks from -1 to 1, right and up positive; the names of the buttons held down."""
+    """Sticks from -1 to 1, right and up positive; the names of the buttons held down; whether it
+    is switched on and within reach of the robot."""
 
     lx: float = 0.0
     ly: float = 0.0
     rx: float = 0.0
     ry: float = 0.0
     pressed: frozenset[str] = frozenset()
+    on: bool = True
 
 
 def decode(remote: bytes) -> Remote:
     """A stick that is not a number is a stick at rest."""
-    held, *sticks = _FORMAT.unpack(remote)
+    header, held, *sticks = _FORMAT.unpack(remote)
     lx, rx, ry, ly = (max(-1.0, min(1.0, s)) if math.isfinite(s) else 0.0 for s in sticks)
     pressed = frozenset(name for bit, name in enumerate(BUTTONS) if held >> bit & 1)
-    return Remote(lx, ly, rx, ry, pressed)
+    return Remote(lx, ly, rx, ry, pressed, header == HEADER)
 
 
 def encode(remote: Remote) -> bytes:
-    return _FORMAT.pack(keys(remote), remote.lx, remote.rx, remote.ry, remote.ly)
+    """All zeros while it is off, as the robot then says."""
+    if not remote.on:
+        return bytes(_FORMAT.size)
+    return _FORMAT.pack(HEADER, keys(remote), remote.lx, remote.rx, remote.ry, remote.ly)
 
 
 def keys(remote: Remote) -> int:

@@ -91,6 +91,7 @@ def state(spec: RobotSpec, tick: int = 0) -> RobotState:
         imu_temperature=45,
         remote=encode(Remote()),
         raw=b"",
+        motor_mode=np.ones(joints, np.uint8),
     )
 
 

@@ -315,6 +315,7 @@ def test_angles_are_those_of_the_quaternion(roll: float, pitch: float, yaw: floa
 
 def test_the_remote_reads_buttons_and_sticks_where_the_vendor_puts_them() -> None:
     raw = bytearray(40)
+    raw[:2] = 85, 81  # it is switched on
     raw[2] = 1 << 5  # L2
     raw[3] = 1 << 1  # B
     for at, value in ((4, 0.1), (8, 0.2), (12, 0.3), (20, 0.4)):
@@ -323,6 +324,26 @@ def test_the_remote_reads_buttons_and_sticks_where_the_vendor_puts_them() -> Non
     assert got.pressed == {"L2", "B"}
     assert (got.lx, got.rx, got.ry, got.ly) == pytest.approx((0.1, 0.2, 0.3, 0.4))
     assert remote.encode(got) == bytes(raw)
+    assert got.on
+
+
+def test_a_remote_that_is_off_is_forty_zeros() -> None:
+    off = remote.Remote(pressed=frozenset({"A"}), on=False)
+    assert remote.encode(off) == bytes(40)
+    assert not remote.decode(bytes(40)).on
+
+
+@pytest.mark.parametrize(
+    ("octet", "degrees"), [(255, -1), (236, -20), (0, 0), (95, 95), (150, 150)]
+)
+def test_a_temperature_byte_is_a_motor_that_may_freeze(octet: int, degrees: int) -> None:
+    """int8 in the ROS message, uint8 in the SDK's: one that reads 255 is at -1, not at 255."""
+    spec = robot("go")
+    given_state = state(spec)
+    given_state.temperature = np.full(spec.joint_count, octet if octet < 128 else octet - 256)
+    sample = StateEncoder(spec).encode(given_state)
+    found = StateDecoder(spec).decode(sample, 0).temperature
+    assert found.tolist() == [degrees] * spec.joint_count
 
 
 @given(st.binary(min_size=40, max_size=40))
