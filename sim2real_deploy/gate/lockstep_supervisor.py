@@ -39,6 +39,7 @@ class LockstepSupervisor:
             state=self._state,
             counters=self._link.counters,
             report=self._report(now_ns),
+            command=sent,
             command_damping=sent is not None and is_damping(sent),
             command_age_s=0.0 if sent is not None else 1.0,
             wall_ns=now_ns,

@@ -1,7 +1,7 @@
 """The safety supervisor: its own process, its own eyes on the wire, the last word on motion.
 
 This file is its ROS face: services, the latched state, diagnostics, the log and incident files.
-The stop path itself is `supervisor_loop` and needs none of it.
+The stop path itself is supervisor/loop.py and needs none of it.
 """
 
 import json
@@ -24,11 +24,12 @@ from sim2real_deploy import topics
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import CLOCK, LATCHED, WIRE, Parameter, declare, run
 from sim2real_deploy.nodes.common import Stop as ProcessEnd
+from sim2real_deploy.preflight import admission
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.local_channel import LocalChannel, run_directory
 from sim2real_deploy.runtime.realtime import prefer_this_process
 from sim2real_deploy.runtime.world_clock import open_clock
-from sim2real_deploy.safety.chain import Stop
+from sim2real_deploy.safety.chain import Report, Stop
 from sim2real_deploy.safety.events import Reaction
 from sim2real_deploy.safety.incident import incident
 from sim2real_deploy.safety.settings import load_events
@@ -38,8 +39,9 @@ from sim2real_deploy.supervisor.loop import SupervisorLoop
 from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 
-LOOK_AROUND_S = 0.05  # for other writers; the rest of the surroundings once a second
-MODE_TIMEOUT_S = 0.1
+LOOK_AROUND_S = 0.05  # for incidents that are due; at the surroundings once a second
+MODE_TIMEOUT_S = 2.0  # a slow motion switcher is still an answer; it is asked by its own thread
+MODE_EVERY_S = 1.0
 AFTERMATH_NS = 500_000_000  # an incident file shows what came after the stop, too
 CROWD = QoSProfile(depth=1000)  # calls that may come at once and all get an answer
 BUTTONS = ("", "R1", "L1", "R2", "L2", "A", "B", "X", "Y")
@@ -49,7 +51,9 @@ PARAMETERS = (
     Parameter("stage", "tether", "How far it may go: a stage in config/safety.yaml."),
     Parameter("settings", "", "Another file in the form of config/safety.yaml."),
     Parameter("dead_man", "", "Button of the remote to be held while walking.", choices=BUTTONS),
-    Parameter("runs", "runs", "Folder for incident files while nothing is recorded."),
+    Parameter("runs", "runs", "Folder that runs, and incident files, go into."),
+    Parameter("real", True, "A real robot may be at the other end, unless that is this machine."),
+    Parameter("recorded", False, "Nothing may start to move without a recorder that is alive."),
 )
 LEVELS = {
     Reaction.NOTE: DiagnosticStatus.OK,
@@ -70,6 +74,10 @@ class SafetySupervisor(Node):
     def __init__(self, end: ProcessEnd) -> None:
         super().__init__("safety_supervisor")
         values = declare(self, PARAMETERS)
+        admission.check_wire(values["interface"], values["clock"])
+        self._real = admission.is_real(values["interface"], values["real"])
+        self._recorded = values["recorded"] or self._real
+        self._started_ns = time.monotonic_ns()
         self._end = end
         self._robot = load_robot(values["robot"])
         self._runs = Path(values["runs"])
@@ -82,9 +90,10 @@ class SafetySupervisor(Node):
         link = DdsLink(
             self._robot, values["interface"], values["domain"], name="safety", clock=clock
         )
-        self._link = link
         self._switcher = MotionSwitcher(link.participant, MODE_TIMEOUT_S)
-        self.loop = SupervisorLoop(self._robot, events, link, channel, values["dead_man"])
+        self.loop = SupervisorLoop(
+            self._robot, events, link, channel, values["dead_man"], values["stage"]
+        )
 
         self._state = self.create_publisher(DiagnosticStatus, topics.SAFETY, LATCHED)
         self._diagnostics = self.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
@@ -100,9 +109,13 @@ class SafetySupervisor(Node):
         self.create_timer(1.0, self._diagnose)
         self._told: DiagnosticStatus | None = None
         self._leaving = threading.Event()
-        self._looking = threading.Thread(target=self._look_around, name="surroundings")
+        self._slow = [
+            threading.Thread(target=self._look_around, name="surroundings"),
+            threading.Thread(target=self._watch_mode, name="motion mode"),
+        ]
         self.loop.start()
-        self._looking.start()
+        for thread in self._slow:
+            thread.start()
         self.get_logger().info(
             f"watching {self._robot.title} on {values['interface']}, domain {values['domain']}, "
             f"stage {values['stage']}. This stop is software: keep the remote and the switch near"
@@ -111,7 +124,8 @@ class SafetySupervisor(Node):
     def close(self) -> None:
         self.loop.press("estop")  # nothing moves unwatched; control is told before anything else
         self._leaving.set()
-        self._looking.join()
+        for thread in self._slow:
+            thread.join()
         self.loop.close()
 
     # What people call
@@ -123,10 +137,14 @@ class SafetySupervisor(Node):
         return self._press("stop", Stop.STOP, response)
 
     def _press(self, what: str, level: Stop, response: Trigger.Response) -> Trigger.Response:
+        before = self.loop.chain.report
         self.loop.press(what)
         supervisor = self.loop.supervisor
-        response.success = self.loop.alive and supervisor.latched >= level
-        response.message = f"{supervisor.latched.name.lower()}: {supervisor.latched_reason}"
+        latched = self.loop.alive and supervisor.latched >= level
+        idle = "" if supervisor.taken_over else nothing_to_stop(before)
+        response.success = latched and not idle
+        words = f"{supervisor.latched.name.lower()}: {supervisor.latched_reason}"
+        response.message = f"{idle}; latched: {supervisor.latched_reason}" if idle else words
         return response
 
     def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -228,13 +246,15 @@ class SafetySupervisor(Node):
                 self._recorder.heard_ns = time.monotonic_ns()
 
     def _on_run(self, message: String) -> None:
-        self._recorder.run = Path(message.data)
+        """Where the bag is. Only a folder of our own runs: a message must not choose any path."""
+        run = Path(message.data).resolve()
+        if run.parent == self._runs.resolve() and run.is_dir():
+            self._recorder.run = run
 
     def _look_around(self) -> None:
         """The slow thread: what takes its time must not take the loop's."""
         due = 0.0
         while not self._leaving.wait(LOOK_AROUND_S):
-            self.loop.other_writers = self._link.other_writers()
             self._write_incident()
             if time.monotonic() >= due:
                 due = time.monotonic() + 1.0
@@ -242,14 +262,25 @@ class SafetySupervisor(Node):
 
     def _look_once_a_second(self) -> None:
         heard_ns = self._recorder.heard_ns
+        if heard_ns is None and self._recorded:
+            heard_ns = self._started_ns
         self.loop.recorder_silence_s = (
             None if heard_ns is None else (time.monotonic_ns() - heard_ns) / 1e9
         )
+        if self._real:
+            self.loop.unfit = "; ".join(self.loop.missing_rights)
         folder = next(p for p in (self._runs, *self._runs.absolute().parents) if p.is_dir())
         self.loop.disk_free_gb = shutil.disk_usage(folder).free / 1e9
-        driving = self.loop.driving  # asked first: what was on before control released it is past
-        with suppress(Refusal):  # no answer says nothing: what was known stays
-            self.loop.sport_mode = not self._switcher.check().released and driving
+
+    def _watch_mode(self) -> None:
+        """Is the vendor's own motion mode on? The robot may take its time to say."""
+        answered = time.monotonic()
+        while not self._leaving.wait(MODE_EVERY_S):
+            driving = self.loop.driving  # asked first: what was on before its release is past
+            with suppress(Refusal):  # no answer says nothing: what was known stays
+                self.loop.sport_mode = not self._switcher.check().released and driving
+                answered = time.monotonic()
+            self.loop.mode_silence_s = time.monotonic() - answered
 
     def _write_incident(self) -> None:
         loop = self.loop
@@ -270,6 +301,18 @@ class SafetySupervisor(Node):
             self.get_logger().error(f"the incident file could not be written: {error}")
             return
         self.get_logger().info(f"incident file: {path}")
+
+
+def nothing_to_stop(report: Report | None) -> str:
+    """Where no command of ours moves the robot, a person must know it: in words, or ""."""
+    if report is None:
+        return "nothing to stop: control is not running; use the robot's remote"
+    if report.mode == "passive":
+        return (
+            "nothing to stop: control is passive and sends nothing; a robot in its own sport mode "
+            "is stopped with its remote"
+        )
+    return ""
 
 
 def build(end: ProcessEnd) -> Sequence[Node]:

@@ -24,13 +24,14 @@ LONGEST_LOOK_NS = 5_000_000  # a supervisor that was held up itself does not bla
 MASK = (1 << 64) - 1
 REASON_BYTES = 160
 MODE_BYTES = 16
+STAGE_BYTES = 16
 PARTICIPANT_BYTES = 40
 WALKING = "walking"  # the mode, in control's own words, in which the policy moves the robot
 
 _HEARTBEAT = struct.Struct(f"<4sQQQQQBf?{REASON_BYTES}s{PARTICIPANT_BYTES}s")
-_ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}s{PARTICIPANT_BYTES}sIQ??Q??ff")
+_ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}s{PARTICIPANT_BYTES}sIQ??Q??ff{STAGE_BYTES}s")
 _HEARTBEAT_MAGIC = b"HRT1"
-_ANSWER_MAGIC = b"ANS1"
+_ANSWER_MAGIC = b"ANS2"
 
 
 class Stop(IntEnum):
@@ -125,6 +126,7 @@ class Report:
     policy_not_finite: bool  # and this is why: the policy gave NaN or infinity, or an error
     out_of_distribution: float  # spread of the observation, in training standard deviations
     command_age_s: float  # of the newest velocity command; infinite when there was none
+    stage: str = ""  # whose limits it keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,7 @@ class Answer:
             report.policy_not_finite,
             report.out_of_distribution,
             report.command_age_s,
+            _text(report.stage, STAGE_BYTES),
         )
 
     @classmethod
@@ -157,8 +160,9 @@ class Answer:
         """None for anything that is not a whole answer."""
         if len(datagram) != _ANSWER.size or not datagram.startswith(_ANSWER_MAGIC):
             return None
-        _, sequence, response, mode, participant, *rest = _ANSWER.unpack(datagram)
-        return cls(sequence, response, Report(_words(mode), _words(participant), *rest))
+        _, sequence, response, mode, participant, *rest, stage = _ANSWER.unpack(datagram)
+        said = [_words(mode), _words(participant), *rest, _words(stage)]
+        return cls(sequence, response, Report(*said))
 
 
 def response_to(challenge: int) -> int:

@@ -57,6 +57,7 @@ def events_for(robot: RobotSpec) -> tuple[Event, ...]:
         *_people(),
         *_state(),
         *_posture(),
+        *_motion(),
         *_joints(),
         *_heat(robot),
         *_battery(robot),
@@ -79,9 +80,9 @@ def _people() -> tuple[Event, ...]:
         Event("dead_man", "dead_man_s", 0.3, "s", 0, STOP,
               "the dead-man button is let go since {value}", "hold it while the robot walks",
               (0.05, 1.0), STOP),
-        Event("remote_lost", "remote_silence_s", 1.0, "s", 0, WARN,
+        Event("remote_lost", "remote_silence_s", 1.0, "s", 0, REFUSE_START,
               "nothing from the remote for {value}", "switch it on, stay within reach",
-              (0.2, 10.0), WARN),
+              (0.2, 10.0), REFUSE_START),
     )  # fmt: skip
 
 
@@ -99,6 +100,15 @@ def _state() -> tuple[Event, ...]:
         Event("state_slow", "state_rate_loss", 0.3, "of the rate", 0.5, STOP,
               "{value} of the state messages is missing", "check the network and the load",
               (0.05, 0.6), STOP, 2.0),
+        Event("state_flood", "state_rate_excess", 0.5, "of the rate", 0.3, STOP,
+              "{value} more state messages than a robot of this kind sends",
+              "is another robot or simulator on this bus?", (0.2, 1.0), STOP, 1.0),
+        Event("second_state", "mixed_states_per_s", 4, "1/s", 0, ESTOP,
+              "states of two robots on rt/lowstate: {value}",
+              "end the other robot or simulator on this bus", (0, 10), ESTOP),
+        Event("second_state_idle", "idle_mixed_states_per_s", 4, "1/s", 0, REFUSE_START,
+              "states of two robots on rt/lowstate: {value}",
+              "end the other robot or simulator on this bus", (0, 10), REFUSE_START),
         Event("state_lossy", "state_rate_loss", 0.05, "of the rate", 2.0, WARN,
               "{value} of the state messages is missing", "check the network and the load",
               (0.01, 0.3), NOTE, 30.0),
@@ -131,6 +141,18 @@ def _posture() -> tuple[Event, ...]:
     )  # fmt: skip
 
 
+def _motion() -> tuple[Event, ...]:
+    """Stages set their own thresholds: half as fast again as they allow."""
+    return (
+        Event("overspeed", "speed", 2.3, "m/s", 0.1, STOP,
+              "the robot goes {value}, more than its stage allows", "look at the policy",
+              (0.3, 3.0), STOP, 0.3),
+        Event("overturn", "turning_rate", 2.5, "rad/s", 0.15, STOP,
+              "the robot turns at {value}, more than its stage allows", "look at the policy",
+              (0.5, 4.0), STOP, 0.3),
+    )  # fmt: skip
+
+
 def _joints() -> tuple[Event, ...]:
     return (
         Event("joint_range", "joint_excess_rad", 0.06, "rad", 0.006, ESTOP,
@@ -143,6 +165,9 @@ def _joints() -> tuple[Event, ...]:
               (0.3, 1.0), STOP, 2.0),
         Event("motor_lost", "motor_lost_per_s", 10, "1/s", 0, STOP,
               "{where} loses packets: {value}", "check its cable and connector", (0, 50), STOP),
+        Event("motor_off", "motors_off", 0, "", 0.05, STOP,
+              "motors that dropped out of the mode of the others: {where}",
+              "restart the robot; check the motor's cable", (0, 0), STOP, 0.2),
     )  # fmt: skip
 
 
@@ -213,22 +238,46 @@ def _control() -> tuple[Event, ...]:
               (0, 0), ESTOP),
         Event("command_not_finite", "command_not_finite", 0, "", 0, ESTOP,
               "a command on the wire holds NaN or infinity", "find out who sent it", (0, 0), ESTOP),
+        Event("stop_ignored", "stop_disobedience", 0, "", 0, ESTOP,
+              "control did not stop when told to: {where}", "start control again, then call reset",
+              (0, 0), ESTOP),
+        Event("command_range", "command_excess_rad", 0.02, "rad", 0, ESTOP,
+              "{where} is sent {value} beyond its range", "control's limiter failed: report it",
+              (0.0, 0.1), ESTOP),
+        Event("command_gain", "command_gain", 1.0, "of the largest gain", 0, ESTOP,
+              "{where} is sent gains of {value}", "control's limiter failed: report it",
+              (0.1, 1.0), ESTOP),
+        Event("command_torque", "command_torque", 1.25, "of the limit", 0.02, ESTOP,
+              "{where} is asked for {value}", "control's limiter failed: report it",
+              (0.5, 1.5), ESTOP, 0.1),
+        Event("joint_astray", "tracking_error_rad", 0.9, "rad", 0.3, STOP,
+              "{where} is {value} from where it is told to be", "is it blocked, or without power?",
+              (0.3, 1.5), STOP, 1.0),
+        Event("stage_mismatch", "stage_mismatch", 0, "", 0, REFUSE_START,
+              "control and safety run at different stages: {where}", "start both again",
+              (0, 0), REFUSE_START),
     )  # fmt: skip
 
 
 def _surroundings() -> tuple[Event, ...]:
     return (
         Event("stranger", "strangers", 0, "", 0.5, REFUSE_START,
-              "somebody else can write rt/lowcmd: {where}", "end that program",
+              "somebody else wrote rt/lowcmd a moment ago: {where}", "end that program",
               (0, 0), REFUSE_START, 2.0),
-        Event("second_writer", "rivals", 0, "", 0.06, ESTOP,
-              "somebody else writes rt/lowcmd: {where}", "end that program", (0, 0), ESTOP, 0.1),
+        Event("second_writer", "rivals", 0, "", 0, ESTOP,
+              "somebody else writes rt/lowcmd: {where}", "end that program", (0, 0), ESTOP),
         Event("sport_mode", "sport_mode", 0, "", 0, ESTOP,
               "the robot's own sport mode is on again", "release it; leave the app alone",
               (0, 0), ESTOP),
-        Event("recorder_gone", "recorder_silence_s", 3.0, "s", 0, WARN,
+        Event("mode_unknown", "mode_silence_s", 5.0, "s", 0, WARN,
+              "the robot does not say for {value} whether its own sport mode is on",
+              "restart the robot's motion switcher", (1.0, 30.0), WARN),
+        Event("recorder_gone", "recorder_silence_s", 3.0, "s", 0, REFUSE_START,
               "the recorder is silent for {value}", "start it again: this run is not recorded",
-              (1.0, 60.0), WARN),
+              (1.0, 60.0), REFUSE_START),
+        Event("unfit", "unfit", 0, "", 0, REFUSE_START,
+              "this computer is not fit for a real robot: {where}",
+              "`sim2real doctor` says how to set it up", (0, 0), REFUSE_START),
         Event("disk_low", "disk_free_gb", 1.0, "GB", 0, REFUSE_START,
               "only {value} left on the disk", "delete old bags", (0.1, inf), WARN, below=True),
         Event("clock_jump", "clock_jump_s", 0.5, "s", 0, NOTE,

@@ -1,12 +1,15 @@
 """What the monitors are shown in each cycle, and what they make of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
-from sim2real_deploy.robots.state import RobotState
+from sim2real_deploy.robots.state import JointCommand, RobotState
 from sim2real_deploy.safety.chain import Report
-from sim2real_deploy.wire.link import LinkCounters, Writer
+from sim2real_deploy.wire.link import LinkCounters
+
+CURRENT_S = 0.1  # a command on the wire counts for this long
 
 
 class Reading(NamedTuple):
@@ -21,19 +24,26 @@ Readings = dict[str, Reading | None]  # None: there is nothing to measure yet
 
 @dataclass(slots=True)
 class Inputs:
-    """Everything the supervisor sees of the world in one cycle."""
+    """Everything the supervisor sees of the world in one cycle.
+
+    Commands are attributed to their writer: `command` is control's own, whatever others send.
+    """
 
     state: RobotState | None = None  # the newest one, None when none came since the last cycle
     counters: LinkCounters = field(default_factory=LinkCounters)
     report: Report | None = None  # control's last answer; None when there is no control
     control_silence_s: float = 0.0
-    command_damping: bool = False  # the newest command on the wire is damping and nothing else
+    command: JointCommand | None = None  # the newest on the wire; None before the first
+    command_damping: bool = False  # it is damping and nothing else
     command_age_s: float = inf
     command_not_finite: int = 0  # commands on the wire with NaN or infinity, since the start
-    other_writers: tuple[Writer, ...] = ()  # of rt/lowcmd: neither control nor the supervisor
+    rivals: tuple[str, ...] = ()  # programs that write rt/lowcmd now, beside control and us
+    lingering: tuple[str, ...] = ()  # those, and who wrote it within the last second
     sport_mode: bool = False
-    recorder_silence_s: float | None = None  # None: there never was a recorder
+    mode_silence_s: float | None = None  # since the motion switcher last answered; None: not asked
+    recorder_silence_s: float | None = None  # None: nothing has to be recorded
     disk_free_gb: float | None = None
+    unfit: str = ""  # why this computer is not fit for a real robot
     wall_ns: int = 0
     pressed: frozenset[str] = frozenset()  # "estop", "stop": called since the last cycle
     reset_asked: bool = False
@@ -43,7 +53,18 @@ class Inputs:
         """Control is there and moves the robot, by its own word or by what the wire shows."""
         if self.report is None:
             return False
-        return not self.report.damping or (self.command_age_s < 0.1 and not self.command_damping)
+        return not self.report.damping or (
+            self.command_age_s < CURRENT_S and not self.command_damping
+        )
+
+
+class Monitor(Protocol):
+    """Measures one part of the world; `MEASURES` names every reading it can give."""
+
+    MEASURES: ClassVar[frozenset[str]]
+
+    def measure(self, inputs: Inputs, now_ns: int) -> Mapping[str, Reading | None]:
+        """The readings of this cycle; one that is left out or None says nothing."""
 
 
 class Rate:

@@ -1,5 +1,7 @@
 """Joints within their limits, a battery that lasts, and the remote in a person's hand."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from sim2real_deploy.robots.spec import RobotSpec
@@ -12,9 +14,16 @@ ESTOP_CHORD = frozenset({"L2", "B"})  # the vendor's own damping chord
 
 
 class Joints:
+    """Range and motor modes count only while the robot is driven: one that lies folded rests
+    against stops that no data sheet has, and is to stand up from there."""
+
+    MEASURES: ClassVar = frozenset(
+        {"joint_excess_rad", "joint_speed", "joint_torque", "motor_lost_per_s", "motors_off"}
+    )
+
     def __init__(self, robot: RobotSpec) -> None:
         self._names = robot.joint_names
-        self._low, self._high = robot.position_low, robot.position_high
+        self._low, self._high = robot.stop_low, robot.stop_high
         self._per_speed = 1.0 / robot.velocity_limit
         self._per_torque = 1.0 / robot.torque_limit
         self._rate = Rate()
@@ -27,18 +36,29 @@ class Joints:
     def measure(self, inputs: Inputs, now_ns: int) -> Readings:
         state = inputs.state
         if state is not None:
-            excess = np.maximum(self._low - state.q, state.q - self._high)
             self._readings = {
-                "joint_excess_rad": self._worst(excess),
                 "joint_speed": self._worst(np.abs(state.dq) * self._per_speed),
                 "joint_torque": self._worst(np.abs(state.torque) * self._per_torque),
                 "motor_lost_per_s": self._losses(state, now_ns),
             }
+            if inputs.driving:
+                excess = np.maximum(self._low - state.q, state.q - self._high)
+                self._readings["joint_excess_rad"] = self._worst(excess)
+                self._readings["motors_off"] = self._off(state)
         return self._readings
 
     def _worst(self, values: Floats) -> Reading:
         index = int(values.argmax())
         return Reading(float(values[index]), self._names[index])
+
+    def _off(self, state: RobotState) -> Reading:
+        """Motors in another mode than the rest: what a mode is called matters less than that."""
+        modes = state.motor_mode.tolist()
+        if len(set(modes)) <= 1:
+            return Reading(0.0)
+        common = max(set(modes), key=modes.count)
+        odd = [name for name, mode in zip(self._names, modes, strict=True) if mode != common]
+        return Reading(float(len(odd)), ", ".join(odd))
 
     def _losses(self, state: RobotState, now_ns: int) -> Reading:
         content = state.lost.tobytes()
@@ -51,6 +71,8 @@ class Joints:
 
 
 class Battery:
+    MEASURES: ClassVar = frozenset({"battery_percent", "cell_imbalance_v", "voltage"})
+
     def __init__(self) -> None:
         self._readings: Readings = {}
         self._cells = b""  # what the imbalance was last computed of: they seldom change
@@ -73,12 +95,17 @@ class Battery:
 
 
 class RemoteControl:
-    """The estop chord, the dead-man button, and whether the remote is there at all."""
+    """The estop chord, the dead-man button, and whether the remote is there at all.
+
+    One that was never switched on has been silent since the first state.
+    """
+
+    MEASURES: ClassVar = frozenset({"remote_estop", "dead_man_s", "remote_silence_s"})
 
     def __init__(self, dead_man: str) -> None:
         self._dead_man = dead_man  # the button; "" where none is asked for
         self._bytes = b""
-        self._remote = remote.Remote()
+        self._remote = remote.Remote(on=False)
         self._alive_ns: int | None = None
         self._held_ns: int | None = None
 
@@ -87,7 +114,7 @@ class RemoteControl:
         if state is not None and state.remote != self._bytes:
             self._bytes = state.remote
             self._remote = remote.decode(state.remote)
-        if any(self._bytes[:2]):  # the header that a connected remote sends
+        if self._remote.on or (self._alive_ns is None and state is not None):
             self._alive_ns = now_ns
         walking = inputs.report is not None and inputs.report.mode == WALKING
         if not walking or self._dead_man in self._remote.pressed:

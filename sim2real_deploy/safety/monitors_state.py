@@ -1,6 +1,7 @@
 """Is the state there, is it alive, and can the robot stand as it says it does?"""
 
 import math
+from typing import ClassVar
 
 from sim2real_deploy.robots.geometry import tilt, to_world
 from sim2real_deploy.robots.spec import RobotSpec
@@ -11,17 +12,23 @@ GYROSCOPE_RANGE = 34.9  # rad/s: +-2000 deg/s, the full scale of the usual senso
 ACCELEROMETER_RANGE = 157.0  # m/s^2: +-16 g
 GRAVITY_FILTER_S = 0.3
 SUPPORTED = 4.9  # m/s^2: with less, the accelerometer says nothing about which way is down
-
-
 LONGEST_LOOK_S = 0.01  # a cycle that comes later was held up itself: what it missed is queued
 
 
 class StateStream:
-    """Alive, changing, on time, whole: four separate facts about rt/lowstate.
+    """Alive, changing, on time, whole, from one robot: separate facts about rt/lowstate.
 
     Silence counts only while somebody listens: on a computer that stops for a moment, the robot
     is not the one that fell silent.
     """
+
+    MEASURES: ClassVar = frozenset(
+        {
+            *("state_corrupt_per_s", "state_not_finite_per_s", "idle_state_age_s", "state_age_s"),
+            *("state_unchanged_s", "state_rate_loss", "state_rate_excess"),
+            *("mixed_states_per_s", "idle_mixed_states_per_s"),
+        }
+    )
 
     def __init__(self, robot: RobotSpec) -> None:
         self._rate_hz = robot.wire.rate_hz
@@ -32,6 +39,7 @@ class StateStream:
         self._changed_ns = 0
         self._content = b""
         self._received, self._corrupt, self._not_finite = Rate(), Rate(), Rate()
+        self._mixed = Rate()
 
     def measure(self, inputs: Inputs, now_ns: int) -> Readings:
         counters = inputs.counters
@@ -41,14 +49,17 @@ class StateStream:
             "state_not_finite_per_s": Reading(self._not_finite(counters.not_finite, now_ns)),
         }
         self._listen(inputs.state, counters.duplicate, now_ns)
-        loss = self._loss(counters.received, now_ns)
+        mixed = Reading(self._mixed(counters.foreign + counters.leaps, now_ns))
+        readings["mixed_states_per_s" if inputs.driving else "idle_mixed_states_per_s"] = mixed
+        share = self._share(counters.received, now_ns)
         if self._last_ns is not None:
             age = Reading(self._silence_s)
             readings["idle_state_age_s"] = age
             if inputs.driving:
                 readings["state_age_s"] = age
                 readings["state_unchanged_s"] = Reading((self._last_ns - self._changed_ns) / 1e9)
-                readings["state_rate_loss"] = loss
+                readings["state_rate_loss"] = None if share is None else Reading(1.0 - share)
+                readings["state_rate_excess"] = None if share is None else Reading(share - 1.0)
         return readings
 
     def _listen(self, state: RobotState | None, repeated: int, now_ns: int) -> None:
@@ -69,19 +80,22 @@ class StateStream:
             self._changed_ns = state.received_ns
         self._last_ns = state.received_ns
 
-    def _loss(self, received: int, now_ns: int) -> Reading | None:
-        """Of the last second. What came before the first message is no loss: nobody was there."""
+    def _share(self, received: int, now_ns: int) -> float | None:
+        """Of the last second's states, those that came. Before the first message nobody was there
+        to send any."""
         if not received:
             return None
         got = self._received(received, now_ns)
         window_s = (now_ns - self._received.since_ns) / 1e9
-        if window_s < 0.9:
-            return None
-        return Reading(1.0 - got / (window_s * self._rate_hz))
+        return None if window_s < 0.9 else got / (window_s * self._rate_hz)
 
 
 class Posture:
     """Orientation and acceleration: believable, and upright."""
+
+    MEASURES: ClassVar = frozenset(
+        {"quaternion_error", "imu_range", "gravity_error_rad", "tilt_rad", "acceleration"}
+    )
 
     def __init__(self) -> None:
         self._average = (0.0, 0.0, 9.81)  # acceleration in the world frame

@@ -1,15 +1,25 @@
-"""The other programs: control and its policy, strangers on the wire, the recorder, the machine."""
+"""The other programs: control and its policy, rivals on the wire, the recorder, the machine."""
 
 import math
+from typing import ClassVar
 
 from sim2real_deploy.safety.chain import WALKING
 from sim2real_deploy.safety.inputs import Inputs, Rate, Reading, Readings
 
 
 class Control:
-    """What control says of itself; nothing while there is no control."""
+    """What control says of itself; nothing while there is no control. `stage` is ours."""
 
-    def __init__(self) -> None:
+    MEASURES: ClassVar = frozenset(
+        {
+            *("command_not_finite", "deadline_misses_per_s", "control_failed"),
+            *("policy_not_finite", "control_silence_s", "idle_silence_s"),
+            *("out_of_distribution", "command_age_s", "stage_mismatch"),
+        }
+    )
+
+    def __init__(self, stage: str = "") -> None:
+        self._stage = stage
         self._misses = Rate()
         self._pid = 0
         self._not_finite = Rate()
@@ -26,6 +36,10 @@ class Control:
         readings["deadline_misses_per_s"] = Reading(misses)
         readings["control_failed"] = Reading(float(report.failed))
         readings["policy_not_finite"] = Reading(float(report.policy_not_finite))
+        if self._stage and report.stage:
+            readings["stage_mismatch"] = Reading(
+                float(report.stage != self._stage), f"control {report.stage}, safety {self._stage}"
+            )
         if not report.leaving:
             silence = "control_silence_s" if inputs.driving else "idle_silence_s"
             readings[silence] = Reading(inputs.control_silence_s)
@@ -37,6 +51,13 @@ class Control:
 
 
 class Surroundings:
+    MEASURES: ClassVar = frozenset(
+        {
+            *("strangers", "rivals", "sport_mode", "mode_silence_s", "recorder_silence_s"),
+            *("disk_free_gb", "clock_jump_s", "unfit"),
+        }
+    )
+
     def __init__(self) -> None:
         self._offset_ns: int | None = None
 
@@ -44,10 +65,11 @@ class Surroundings:
         offset_ns = inputs.wall_ns - now_ns
         jump_s = 0.0 if self._offset_ns is None else abs(offset_ns - self._offset_ns) / 1e9
         self._offset_ns = offset_ns
-        strangers = ", ".join(w.name or w.participant for w in inputs.other_writers)
         return {
-            "strangers": Reading(len(inputs.other_writers), strangers),
-            "rivals": Reading(len(inputs.other_writers) * inputs.driving, strangers),
+            "strangers": Reading(len(inputs.lingering), ", ".join(inputs.lingering)),
+            "rivals": Reading(len(inputs.rivals) * inputs.driving, ", ".join(inputs.rivals)),
+            "unfit": Reading(float(bool(inputs.unfit)), inputs.unfit),
+            "mode_silence_s": _known(inputs.mode_silence_s),
             "sport_mode": Reading(float(inputs.sport_mode and inputs.driving)),
             "recorder_silence_s": _known(inputs.recorder_silence_s),
             "disk_free_gb": _known(inputs.disk_free_gb),

@@ -7,19 +7,23 @@ after the events of the same cycle, so a stop always beats a reset that is under
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots.spec import RobotSpec
 from sim2real_deploy.robots.state import JointCommand
 from sim2real_deploy.safety.chain import Stop, Verdict
+from sim2real_deploy.safety.envelope import CommandEnvelope
 from sim2real_deploy.safety.events import Event, Reaction
-from sim2real_deploy.safety.inputs import Inputs, Reading, Readings
+from sim2real_deploy.safety.inputs import Inputs, Monitor, Reading, Readings
 from sim2real_deploy.safety.monitors_body import Battery, Joints, RemoteControl
 from sim2real_deploy.safety.monitors_state import Posture, StateStream
 from sim2real_deploy.safety.monitors_system import Control, Surroundings
+from sim2real_deploy.safety.motion import Motion
+from sim2real_deploy.safety.obedience import Obedience
 from sim2real_deploy.safety.thermal import Heat, torque_fraction
 from sim2real_deploy.safety.watch import Watch
 
-OBEY_WITHIN_NS = 20_000_000  # from an estop to damping on the wire
 TAKE_OVER = ("control_gone", "control_idle_gone", "control_disobeys")
+ASKED = frozenset({"estop_pressed", "stop_pressed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,12 @@ class Decision:
 
 
 class Supervisor:
-    """`dead_man` is the remote's button that must be held while walking; "" for none."""
+    """`dead_man` is the remote's button that must be held while walking; "" for none. `stage` is
+    the one whose events these are; "" where nobody compares it with control's."""
 
-    def __init__(self, robot: RobotSpec, events: Iterable[Event], dead_man: str = "") -> None:
+    def __init__(
+        self, robot: RobotSpec, events: Iterable[Event], dead_man: str = "", stage: str = ""
+    ) -> None:
         self.watches = {event.key: Watch(event) for event in events}
         self._watching = [(watch.event.watches, watch) for watch in self.watches.values()]
         self.latched = Stop.NONE
@@ -53,27 +60,38 @@ class Supervisor:
         self.resets = 0
         self.taken_over = False
         self._latched_ns = 0
-        self._obeyed = False  # the estop in force was seen on the wire
-        self._drove = False  # control has moved the robot since, or just before, the estop
         self._last_ns: int | None = None
         self._active: list[Watch] = []
         self._seen_state = False
         self._derate = self.watches["motor_hot"].event.threshold
         self._sit = self.watches["motor_too_hot"].event.threshold
-        self._monitors = (
+        self._obedience = Obedience()
+        self._monitors: tuple[Monitor, ...] = (
             StateStream(robot),
             Posture(),
+            Motion(robot),
             Joints(robot),
             Heat(robot, self._sit),
             Battery(),
             RemoteControl(dead_man),
-            Control(),
+            Control(stage),
+            CommandEnvelope(robot),
             Surroundings(),
         )
+        self._refuse_unfed_events()
+
+    def _refuse_unfed_events(self) -> None:
+        """A row that nothing feeds would never be raised, and nobody would know."""
+        measured = ASKED.union(Obedience.MEASURES, *(m.MEASURES for m in self._monitors))
+        for key, watch in self.watches.items():
+            if watch.event.watches not in measured:
+                raise Refusal(
+                    f"event '{key}' watches '{watch.event.watches}', which no monitor measures; "
+                    f"there are: {', '.join(sorted(measured))}"
+                )
 
     def update(self, inputs: Inputs, now_ns: int) -> Decision:
         self._seen_state = self._seen_state or inputs.state is not None
-        self._drove = inputs.driving or (self._drove and self.latched is Stop.ESTOP)
         readings = self._measure(inputs, now_ns)
         before = self.latched
         changes = self._judge(readings, now_ns)
@@ -91,10 +109,12 @@ class Supervisor:
         readings: Readings = {
             "estop_pressed": Reading(float("estop" in inputs.pressed)),
             "stop_pressed": Reading(float("stop" in inputs.pressed)),
-            "disobedience": Reading(float(self._disobeyed(inputs, now_ns))),
         }
         for monitor in self._monitors:
             readings.update(monitor.measure(inputs, now_ns))
+        order = Stop.NONE if self.taken_over else self.latched
+        speed = readings.get("speed")
+        readings.update(self._obedience.measure(inputs, order, self._latched_ns, speed, now_ns))
         return readings
 
     def _judge(self, readings: Readings, now_ns: int) -> tuple[Change, ...]:
@@ -113,20 +133,6 @@ class Supervisor:
                 self.latched_reason = watch.describe()
                 self._latched_ns = now_ns
         return tuple(changes)
-
-    def _disobeyed(self, inputs: Inputs, now_ns: int) -> bool:
-        """An estop is older than control has to obey it, and the wire does not show damping.
-
-        Once it has been seen a pause is no disobedience: `control_idle_gone` watches for those.
-        """
-        report = inputs.report
-        obliged = self.latched is Stop.ESTOP and self._drove and not self.taken_over
-        if report is None or not obliged or now_ns - self._latched_ns < OBEY_WITHIN_NS:
-            self._obeyed = False
-            return False
-        current = report.leaving or inputs.command_age_s * 1e9 < OBEY_WITHIN_NS
-        self._obeyed = inputs.command_damping and (current or self._obeyed)
-        return not self._obeyed
 
     def _must_take_over(self, inputs: Inputs) -> bool:
         due = any(self.watches[key].active for key in TAKE_OVER)

@@ -7,6 +7,7 @@ is the integral of that equation, which does not amplify their jitter as a deriv
 
 import math
 from collections import deque
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +73,8 @@ def _time_to(limit: float, temperature: float, start: float, slope: float) -> fl
 
 class Heat:
     """All motors: the hottest one, and the one that will be too hot first."""
+
+    MEASURES: ClassVar = frozenset({"motor_temperature", "motor_time_left_s"})
 
     def __init__(self, robot: RobotSpec, limit: float) -> None:
         self._names = robot.joint_names

@@ -13,7 +13,12 @@ from collections.abc import Sequence
 
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.runtime.local_channel import LocalChannel
-from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_receivers, prefer_this_thread
+from sim2real_deploy.runtime.realtime import (
+    calm_interpreter,
+    lock_memory,
+    prefer_receivers,
+    prefer_this_thread,
+)
 from sim2real_deploy.safety.chain import (
     HEARTBEAT_PERIOD_NS,
     Stop,
@@ -22,11 +27,10 @@ from sim2real_deploy.safety.chain import (
 )
 from sim2real_deploy.safety.events import Event
 from sim2real_deploy.safety.inputs import Inputs
-from sim2real_deploy.safety.supervisor import Change, Decision, Supervisor, is_damping
+from sim2real_deploy.safety.supervisor import Change, Decision, Supervisor
+from sim2real_deploy.supervisor.command_watch import CommandWatch
 from sim2real_deploy.supervisor.control_process import ControlProcess
 from sim2real_deploy.wire.dds_link import LOW_CMD, DdsLink
-from sim2real_deploy.wire.decoders import CommandDecoder, Flaw
-from sim2real_deploy.wire.link import Writer
 from sim2real_deploy.wire.messages import FAMILIES
 
 LOOK_S = 0.004
@@ -43,18 +47,20 @@ class SupervisorLoop:
         link: DdsLink,
         channel: LocalChannel,
         dead_man: str = "",
+        stage: str = "",
     ) -> None:
-        self.supervisor = Supervisor(robot, events, dead_man)
+        self.supervisor = Supervisor(robot, events, dead_man, stage)
         self.chain = SupervisorSide(secrets.randbits(64), link.participant.key)
         self.verdict = Verdict(Stop.NONE, 1.0, False, True, "just started")
         self.changes: deque[Change] = deque(maxlen=1000)  # drained by the node
         self.history: deque[Change] = deque(maxlen=200)
         self.states: deque[RobotState] = deque(maxlen=round(REMEMBERED_S / LOOK_S))
         self.stops: deque[int] = deque(maxlen=10)  # when: an incident file is due for each
-        self.scheduling = ""  # why the loop has no real-time priority, where it has none
-        # Written by the node's slow thread, read here.
-        self.other_writers: tuple[Writer, ...] = ()
+        self.missing_rights: tuple[str, ...] = ()  # of the kernel's, in words; known once it runs
+        # Written by the node's slow threads, read here.
         self.sport_mode = False
+        self.mode_silence_s: float | None = None
+        self.unfit = ""
         self.recorder_silence_s: float | None = None
         self.disk_free_gb: float | None = None
 
@@ -63,13 +69,8 @@ class SupervisorLoop:
         self._channel = channel
         self._damping = JointCommand.damping(robot.joint_count, float(robot.damping[0]))
         self._damping.kd[:] = robot.damping
-        self._command_decoder = CommandDecoder(robot)
-        command = FAMILIES[robot.wire.family].command
-        self._commands = link.participant.reader(LOW_CMD, command)
-        self._command = b""  # the newest one without a flaw, as it came,
-        self._command_ns = 0  # when,
-        self._command_damping = False  # and what it is
-        self._command_not_finite = 0
+        self._commands = link.participant.reader(LOW_CMD, FAMILIES[robot.wire.family].command)
+        self._wire = CommandWatch(robot, link.participant.who, link.participant.key)
         self._control: ControlProcess | None = None
         self._heartbeat_ns = 0
         self._asked = threading.Condition()
@@ -127,7 +128,8 @@ class SupervisorLoop:
 
     def _run(self) -> None:
         try:
-            self.scheduling = prefer_this_thread() or prefer_receivers()
+            rights = (lock_memory(), prefer_this_thread() or prefer_receivers())
+            self.missing_rights = tuple(filter(None, rights))
             due = time.monotonic()
             while not self._stopping.is_set():
                 due = self._rest_until(due) + LOOK_S
@@ -149,9 +151,10 @@ class SupervisorLoop:
     def _cycle(self, state: RobotState | None, now_ns: int) -> None:
         if state is not None:
             self.states.append(state)
-        self._watch_wire(now_ns)
         for datagram in self._channel.receive():
             self.chain.hear(datagram)
+        report, wire = self.chain.report, self._wire
+        wire.see(self._commands.take(), report.participant if report else "", now_ns)
         control_silence_s = self._watch_control(now_ns)
         with self._asked:
             pressed, self._pressed = frozenset(self._pressed), set()
@@ -162,11 +165,15 @@ class SupervisorLoop:
             counters=self._link.counters,
             report=self.chain.report,
             control_silence_s=control_silence_s,
-            command_damping=self._command_damping,
-            command_age_s=(now_ns - self._command_ns) / 1e9,
-            command_not_finite=self._command_not_finite,
-            other_writers=self._strangers(),
+            command=wire.command,
+            command_damping=wire.damping,
+            command_age_s=(now_ns - wire.command_ns) / 1e9,
+            command_not_finite=wire.not_finite,
+            rivals=wire.rivals(now_ns),
+            lingering=wire.lingering(now_ns),
             sport_mode=self.sport_mode,
+            mode_silence_s=self.mode_silence_s,
+            unfit=self.unfit,
             recorder_silence_s=self.recorder_silence_s,
             disk_free_gb=self.disk_free_gb,
             wall_ns=time.time_ns(),
@@ -181,23 +188,6 @@ class SupervisorLoop:
             if taken > self._answered:
                 self._answered = taken
                 self._asked.notify_all()
-
-    def _strangers(self) -> tuple[Writer, ...]:
-        report = self.chain.report
-        control = report.participant if report else ""
-        return tuple(writer for writer in self.other_writers if writer.participant != control)
-
-    def _watch_wire(self, now_ns: int) -> None:
-        """The newest command on the wire, whoever sent it."""
-        for sample in self._commands.take():
-            if sample.data != self._command:  # control repeats itself until the policy's next step
-                flaw = self._command_decoder.flaw(sample.data)
-                if flaw is not None:
-                    self._command_not_finite += flaw is Flaw.NOT_FINITE
-                    continue
-                self._command = sample.data
-                self._command_damping = is_damping(self._command_decoder.decode(sample.data))
-            self._command_ns = now_ns
 
     def _watch_control(self, now_ns: int) -> float:
         """How long control owes an answer; a process that ended does not have to time out."""

@@ -44,6 +44,7 @@ def test_every_row_is_whole_and_lies_within_its_own_bounds() -> None:
 def test_what_must_stop_the_robot_cannot_be_set_to_less() -> None:
     severe = {event.key for event in TABLE.values() if event.reaction is Reaction.ESTOP}
     assert severe == {
+        *("command_gain", "command_range", "command_torque", "second_state", "stop_ignored"),
         *("estop_called", "remote_estop", "state_silent", "state_frozen", "state_not_finite"),
         *("imu_quaternion", "imu_spike", "fall", "free_fall", "joint_range", "joint_speed"),
         *("motor_limit", "policy_not_finite", "control_failed", "control_gone"),
@@ -58,6 +59,7 @@ def test_what_must_stop_the_robot_cannot_be_set_to_less() -> None:
     assert all(TABLE[key].weakest is Reaction.ESTOP for key in severe)
     sitting = {event.key for event in TABLE.values() if event.reaction is Reaction.STOP}
     assert sitting == {
+        *("state_flood", "overspeed", "overturn", "motor_off", "joint_astray"),
         *("stop_called", "dead_man", "state_slow", "state_corrupt", "imu_gravity", "joint_torque"),
         *("motor_lost", "motor_too_hot", "battery_empty", "voltage_sag", "policy_astray"),
         "deadlines_lost",

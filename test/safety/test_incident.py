@@ -44,7 +44,7 @@ def test_an_incident_tells_what_happened_when_and_to_whom() -> None:
         "active": False,
     }
     assert content["measured"]["estop_called"]["active"] is True
-    assert "remote_lost" not in content["measured"]
+    assert "policy_astray" not in content["measured"], "nothing was measured of it"
     series = content["states"]
     assert series["t_s"][-1] == pytest.approx((99 - 50) * TICK / 1e9)
     assert series["t_s"][0] == pytest.approx((1 - 50) * TICK / 1e9)

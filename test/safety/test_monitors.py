@@ -12,7 +12,7 @@ from sim2real_deploy.safety.monitors_body import Battery, Joints, RemoteControl
 from sim2real_deploy.safety.monitors_state import LONGEST_LOOK_S, Posture, StateStream
 from sim2real_deploy.safety.monitors_system import Control, Surroundings
 from sim2real_deploy.wire import remote
-from sim2real_deploy.wire.link import LinkCounters, Writer
+from sim2real_deploy.wire.link import LinkCounters
 from support.safety_world import DAMPING, GO2, MS, TICK, WALKING, healthy_inputs, healthy_state
 
 S = 1_000_000_000
@@ -64,7 +64,9 @@ def test_marks_are_kept_apart() -> None:
 
 def test_before_the_first_state_nothing_is_said_of_its_age() -> None:
     readings = StateStream(GO2).measure(healthy_inputs(0, state=None), 0)
-    assert set(readings) == {"state_corrupt_per_s", "state_not_finite_per_s"}
+    assert set(readings) == {
+        *("state_corrupt_per_s", "state_not_finite_per_s", "mixed_states_per_s")
+    }
 
 
 def test_the_age_grows_while_the_robot_is_silent() -> None:
@@ -282,10 +284,10 @@ def test_a_long_gap_takes_the_new_value_and_no_more() -> None:
 
 def test_a_joint_beyond_its_range_is_named() -> None:
     q = GO2.stand_pose.copy()
-    q[2] = GO2.position_high[2] + 0.25
+    q[2] = GO2.stop_high[2] + 0.25
     reading = Joints(GO2).measure(with_state(q=q), 0)["joint_excess_rad"]
     assert reading == Reading(pytest.approx(0.25, abs=1e-5), "FR_calf_joint")
-    q[2] = GO2.position_low[2] - 0.5
+    q[2] = GO2.stop_low[2] - 0.5
     reading = Joints(GO2).measure(with_state(q=q), 0)["joint_excess_rad"]
     assert reading == Reading(pytest.approx(0.5, abs=1e-5), "FR_calf_joint")
 
@@ -391,13 +393,14 @@ def test_without_a_dead_man_button_nobody_must_hold_one() -> None:
     assert control.measure(with_state(), 100 * MS)["dead_man_s"] is None
 
 
-def test_a_remote_is_lost_only_after_it_was_there() -> None:
-    control = RemoteControl("R2")
-    assert control.measure(with_state(), 0)["remote_silence_s"] is None
-    there = b"\x55\x51" + bytes(38)
-    assert value(control, "remote_silence_s", with_state(remote=there), 50 * MS) == 0
-    assert value(control, "remote_silence_s", with_state(remote=there), 150 * MS) == 0
-    gone = value(control, "remote_silence_s", with_state(), 350 * MS)
+def test_a_remote_that_was_never_on_is_silent_since_the_first_state() -> None:
+    control, off, on = RemoteControl("R2"), bytes(40), b"\x55\x51" + bytes(38)
+    assert control.measure(healthy_inputs(0, state=None), 0)["remote_silence_s"] is None
+    assert value(control, "remote_silence_s", with_state(remote=off), 0) == 0
+    never = value(control, "remote_silence_s", with_state(remote=off), 50 * MS)
+    assert never == pytest.approx(0.05)
+    assert value(control, "remote_silence_s", with_state(remote=on), 150 * MS) == 0
+    gone = value(control, "remote_silence_s", with_state(remote=off), 350 * MS)
     assert gone == pytest.approx(0.2)
 
 
@@ -483,13 +486,15 @@ def test_a_robot_nobody_ever_steered_just_stands() -> None:
 
 
 def test_strangers_are_named_and_rival_only_a_robot_that_is_driven() -> None:
-    others = (Writer("1-2-3", "host", "teleop"), Writer("4-5-6", "host", ""))
-    readings = Surroundings().measure(healthy_inputs(0, other_writers=others), 0)
-    assert readings["strangers"] == readings["rivals"] == Reading(2, "teleop, 4-5-6")
-    idle = healthy_inputs(0, other_writers=others, report=None)
+    writing, lately = ("teleop",), ("app", "teleop")
+    inputs = healthy_inputs(0, rivals=writing, lingering=lately)
+    readings = Surroundings().measure(inputs, 0)
+    assert readings["strangers"] == Reading(2, "app, teleop")
+    assert readings["rivals"] == Reading(1, "teleop")
+    idle = healthy_inputs(0, rivals=writing, lingering=lately, report=None)
     readings = Surroundings().measure(idle, 0)
-    assert readings["strangers"] == Reading(2, "teleop, 4-5-6")
-    assert readings["rivals"] == Reading(0, "teleop, 4-5-6")
+    assert readings["strangers"] == Reading(2, "app, teleop")
+    assert readings["rivals"] == Reading(0, "teleop")
 
 
 def test_sport_mode_matters_while_the_robot_is_driven() -> None:
@@ -532,8 +537,10 @@ def test_cells_that_drift_apart_later_are_seen_and_none_at_all_are_even() -> Non
 
 def test_a_remote_is_there_by_its_header_alone_and_a_dead_man_only_if_asked_for() -> None:
     stray = bytes([0, 0, 255]) + bytes(37)
-    readings = RemoteControl("").measure(with_state(remote=stray), 0)
-    assert readings["remote_silence_s"] is None
+    control = RemoteControl("")
+    control.measure(with_state(remote=stray), 0)
+    readings = control.measure(with_state(remote=stray), 100 * MS)
+    assert readings["remote_silence_s"] == Reading(pytest.approx(0.1))
     assert readings["dead_man_s"] is None
 
 

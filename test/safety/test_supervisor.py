@@ -9,20 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim2real_deploy.robots import JointCommand
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots import JointCommand, load_robot
 from sim2real_deploy.safety.chain import CLEAR, Stop
 from sim2real_deploy.safety.events import Reaction
 from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.safety.supervisor import Decision, Supervisor, is_damping
-from sim2real_deploy.wire.link import LinkCounters, Writer
+from sim2real_deploy.wire.link import LinkCounters
 from support.safety_world import (
     DAMPING,
     GO2,
     MS,
     TICK,
     WALKING,
+    command,
     healthy_inputs,
     healthy_state,
+    rolling,
 )
 
 EVENTS = load_events(GO2, "indoor")
@@ -106,7 +109,13 @@ FAULTS: list[tuple[str, dict[str, Any], float]] = [
     ("deadlines_lost", {"report": replace(WALKING, deadline_misses=151)}, 0.5),
     ("control_gone", {"control_silence_s": 0.037}, 0.002),
     ("command_not_finite", {"command_not_finite": 1}, 0.002),
-    ("second_writer", {"other_writers": (Writer("1", "", "rogue"),)}, 0.06),
+    ("second_writer", {"rivals": ("rogue on host",)}, 0.002),
+    ("second_state", {"counters": LinkCounters(foreign=5)}, 0.002),
+    ("motor_off", {"state": {"motor_mode": np.uint8(1) - np.uint8(1) * JOINT}}, 0.05),
+    ("command_range", {"command": command(q=GO2.stand_pose + np.float32(4) * JOINT, kp=1)}, 0.002),
+    ("command_gain", {"command": command(kp=1000)}, 0.002),
+    ("command_torque", {"command": command(kp=20, torque=30)}, 0.02),
+    ("joint_astray", {"command": command(q=GO2.stand_pose + np.float32(1.0) * JOINT, kp=20)}, 0.3),
     ("sport_mode", {"sport_mode": True}, 0.002),
 ]  # fmt: skip
 
@@ -194,7 +203,10 @@ def test_accelerometer_against_orientation_makes_it_sit() -> None:
         ("command_silent", {"report": replace(WALKING, command_age_s=0.6)}),
         ("recorder_gone", {"recorder_silence_s": 3.1}),
         ("disk_low", {"disk_free_gb": 0.9}),
-        ("stranger", {"other_writers": (Writer("1", "", ""),), "report": None}),
+        ("stranger", {"lingering": ("app on robot",), "report": None}),
+        ("remote_lost", {"state": {"remote": bytes(40)}}),
+        ("mode_unknown", {"mode_silence_s": 6.0}),
+        ("unfit", {"unfit": "no real-time priority"}),
         ("state_absent", {"report": None, "silent": True}),
         ("clock_jump", {"wall_ns": 0}),
     ],
@@ -211,9 +223,26 @@ def test_lesser_faults_are_told_and_stop_nothing(key: str, fault: dict[str, Any]
 
 def test_a_remote_that_fell_silent_is_told() -> None:
     world = World()
-    world.cycle(state={"remote": b"\x55\x51" + bytes(38)})
-    world.run(1.1)
+    world.run(1.1, state={"remote": bytes(40)})
     assert world.keys == ["remote_lost"]
+
+
+def test_two_robots_on_the_bus_may_not_be_driven() -> None:
+    world = World()
+    for count in range(20):
+        world.cycle(counters=LinkCounters(received=count, leaps=count), report=None)
+    assert world.keys == ["second_state_idle"]
+    assert not world.decision.verdict.may_start
+
+
+def test_more_states_than_a_robot_sends_are_a_second_robots() -> None:
+    world = World()
+    for count in range(1000):
+        world.cycle(counters=LinkCounters(received=count * 2))
+        if world.supervisor.latched:
+            break
+    assert world.keys == ["state_flood"]
+    assert world.supervisor.latched is Stop.STOP
 
 
 def test_a_lossy_stream_is_told() -> None:
@@ -416,7 +445,7 @@ def test_a_hot_motor_gets_less_torque_before_it_stops() -> None:
         fractions.append(world.decision.verdict.torque_fraction)
         assert world.supervisor.latched is Stop.NONE
     assert fractions == pytest.approx([1.0, 1.0, 0.875, 0.75, 0.5])
-    world.run(0.7, state={"temperature": np.full(12, 81, np.int8)})
+    world.run(0.6, state={"temperature": np.full(12, 81, np.int8)})
     assert world.supervisor.latched is Stop.STOP
     assert world.decision.verdict.torque_fraction == pytest.approx(0.5)
 
@@ -470,11 +499,117 @@ def test_control_that_leaves_after_damping_may_fall_silent() -> None:
     assert world.supervisor.taken_over, "but it must have damped"
 
 
+SITTING = replace(WALKING, mode="sitting_down")
+
+
 def test_a_controlled_stop_may_take_its_time() -> None:
     world = World()
     world.cycle(pressed=frozenset({"stop"}))
-    world.run(2.0)
+    world.run(0.09)
+    world.run(1.0, report=replace(WALKING, mode="slowing_down"))
+    world.run(4.5, report=SITTING)
+    world.run(1.0, **OBEYING)
+    assert world.supervisor.latched is Stop.STOP
     assert not world.supervisor.taken_over
+
+
+@pytest.mark.parametrize("mode", ["walking", "standing", "standing_up"])
+def test_a_stop_that_control_ignores_becomes_an_estop_and_then_a_takeover(mode: str) -> None:
+    world = World()
+    world.cycle(pressed=frozenset({"stop"}))
+    latched_ns, defiant = world.now_ns, replace(WALKING, mode=mode)
+    while world.supervisor.latched is Stop.STOP:
+        world.cycle(report=defiant)
+    assert world.keys[-1] == "stop_ignored"
+    assert (world.now_ns - latched_ns) / MS == pytest.approx(102)
+    assert mode.replace("_", " ") in world.supervisor.latched_reason
+    while not world.supervisor.taken_over:
+        world.cycle(report=defiant)
+    assert (world.now_ns - latched_ns) / MS < 200
+
+
+def test_a_stop_that_never_ends_in_damping_becomes_an_estop() -> None:
+    world = World()
+    world.cycle(pressed=frozenset({"stop"}))
+    world.run(5.9, report=SITTING)
+    assert world.supervisor.latched is Stop.STOP
+    world.run(0.2, report=SITTING)
+    assert world.supervisor.latched is Stop.ESTOP
+    assert "sat down" in world.supervisor.latched_reason
+
+
+def test_a_stop_after_which_the_robot_still_goes_becomes_an_estop() -> None:
+    """By the supervisor's own odometry, whatever control says it is doing."""
+    world = World()
+    world.cycle(pressed=frozenset({"stop"}))
+    world.run(1.7, report=SITTING, state=rolling(0.5))
+    assert world.supervisor.latched is Stop.STOP
+    world.run(0.2, report=SITTING, state=rolling(0.5))
+    assert world.supervisor.latched is Stop.ESTOP
+    assert "still goes" in world.supervisor.latched_reason
+
+
+def test_a_policy_that_runs_away_is_stopped_by_the_supervisors_own_odometry() -> None:
+    """Twice as fast as its stage allows, and control reports nothing wrong."""
+    world = World()
+    world.run(1.0, state=rolling(0.6))
+    assert world.keys == []
+    assert world.until_stop(state=rolling(1.2)) < 0.5
+    assert world.keys == ["overspeed"]
+
+
+def test_a_robot_that_spins_is_stopped() -> None:
+    world = World()
+    spin = {"gyroscope": np.array([0.001, 0, 2.2], np.float32)}
+    assert world.until_stop(state=spin) < 0.5
+    assert world.keys == ["overturn"]
+
+
+def test_a_robot_in_the_air_has_no_speed() -> None:
+    """On the hoist no foot carries load, and integrated acceleration is drift."""
+    world = World()
+    pushed = {"accelerometer": np.array([5.0, 0, 9.81], np.float32)}
+    world.run(0.5, state=pushed)
+    assert "overspeed" not in world.keys
+
+
+def test_control_at_another_stage_may_not_start() -> None:
+    world = World()
+    world.supervisor = Supervisor(GO2, EVENTS, stage="indoor")
+    world.run(0.1, report=replace(DAMPING, stage="indoor"))
+    assert world.decision.verdict.may_start
+    world.cycle(report=replace(DAMPING, stage="field"))
+    assert world.decision.verdict.reason.endswith("control field, safety indoor")
+    assert not world.decision.verdict.may_start
+
+
+def test_a_row_that_no_monitor_feeds_does_not_load() -> None:
+    typo = replace(EVENTS[0], key="typo", watches="joint_exces_rad")
+    with pytest.raises(Refusal, match="'typo' watches 'joint_exces_rad', which no monitor"):
+        Supervisor(GO2, [*EVENTS, typo])
+
+
+def test_every_row_of_the_table_is_fed() -> None:
+    Supervisor(GO2, EVENTS)
+    Supervisor(load_robot("g1"), load_events(load_robot("g1"), "tether"))
+
+
+def test_a_robot_that_lies_folded_beyond_its_published_range_may_stand_up() -> None:
+    """Calves of real Go2 lie at -2.795 to -2.818, the data sheet ends at -2.7227."""
+    world = World()
+    folded = GO2.sit_pose.copy()
+    folded[2::3] = -2.818
+    world.run(1.0, state={"q": folded}, **OBEYING)
+    assert world.keys == []
+    assert world.decision.verdict.may_start
+    world.run(0.5, state={"q": folded})
+    assert world.keys == [], "nor while it begins to stand up"
+
+
+def test_temperatures_below_zero_are_cold() -> None:
+    world = World()
+    world.run(2.0, state={"temperature": np.full(12, -5, np.int16)})
+    assert world.keys == []
 
 
 def test_an_estop_without_control_takes_nothing_over() -> None:

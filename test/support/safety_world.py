@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from sim2real_deploy.robots import RobotState, load_robot
+from sim2real_deploy.robots import JointCommand, RobotState, load_robot
+from sim2real_deploy.robots.odometry import legs_of
 from sim2real_deploy.safety.chain import Report
 from sim2real_deploy.safety.inputs import Inputs
 from sim2real_deploy.wire.link import LinkCounters
+from sim2real_deploy.wire.remote import Remote, encode
 
 GO2 = load_robot("go2")
 MS = 1_000_000
@@ -39,10 +41,31 @@ def healthy_state(now_ns: int, **changes: Any) -> RobotState:
         "voltage": 31.2,
         "current": 2.0,
         "imu_temperature": 40,
-        "remote": bytes(40),
+        "remote": encode(Remote()),
         "raw": b"",
+        "motor_mode": np.ones(GO2.joint_count, np.uint8),
     }
     return RobotState(**(values | changes))
+
+
+def command(**parts: Any) -> JointCommand:
+    """A command for all joints, at the stand pose where no position is given."""
+    values = {"q": GO2.stand_pose, "dq": 0.0, "kp": 0.0, "kd": 1.0, "torque": 0.0} | parts
+    return JointCommand(
+        **{k: np.broadcast_to(np.float32(v), GO2.joint_count) for k, v in values.items()}
+    )
+
+
+def rolling(speed: float) -> dict[str, Any]:
+    """A state whose feet, all loaded, move backwards under the trunk: it goes forward so fast."""
+    q, dq, torque = GO2.stand_pose.copy(), np.zeros(12, np.float32), np.zeros(12, np.float32)
+    for leg in legs_of(GO2):
+        _, _, columns = leg.pose(q.tolist())
+        jacobian = np.array(columns).T
+        places = list(leg.joints)
+        dq[places] = np.linalg.solve(jacobian, [-speed, 0.0, 0.0])
+        torque[places] = jacobian.T @ [0.0, 0.0, -37.0]
+    return {"q": q, "dq": dq, "torque": torque}
 
 
 def healthy_inputs(now_ns: int, **changes: Any) -> Inputs:

@@ -1,0 +1,65 @@
+"""How fast the robot really goes, by the supervisor's own odometry and not by control's word.
+
+A stage bounds the velocity that is commanded; what a policy makes of it is measured here.
+"""
+
+import math
+from typing import ClassVar
+
+from sim2real_deploy.robots.odometry import LegOdometry
+from sim2real_deploy.robots.spec import RobotSpec
+from sim2real_deploy.robots.state import RobotState
+from sim2real_deploy.safety.inputs import Inputs, Reading, Readings
+
+FILTER_S = 0.12  # a gait sways the trunk within each step; what counts is where it goes
+CARRIED_N = 40.0  # on all feet together; with less the robot hangs and the legs tell nothing
+HANGING_S = 0.1
+
+
+class Motion:
+    """Horizontal speed and turning rate; nothing while the robot hangs or is not driven."""
+
+    MEASURES: ClassVar = frozenset({"speed", "turning_rate"})
+
+    def __init__(self, robot: RobotSpec) -> None:
+        self._robot = robot
+        self._legs: LegOdometry | None = None
+        self._last_ns: int | None = None
+        self._unloaded_s = 0.0
+        self._vx = self._vy = self._wz = 0.0
+        self._possible = LegOdometry.possible(robot)
+
+    def measure(self, inputs: Inputs, _now_ns: int) -> Readings:
+        if not inputs.driving:
+            self._legs = self._last_ns = None
+            self._vx = self._vy = self._wz = 0.0
+            return {}
+        if inputs.state is not None:
+            self._follow(inputs.state)
+        if self._last_ns is None:
+            return {}
+        turning: Readings = {"turning_rate": Reading(abs(self._wz))}
+        if self._legs is None or self._unloaded_s > HANGING_S:
+            return turning
+        return {**turning, "speed": Reading(math.hypot(self._vx, self._vy))}
+
+    def _follow(self, state: RobotState) -> None:
+        elapsed_s = 0.0 if self._last_ns is None else (state.received_ns - self._last_ns) / 1e9
+        self._last_ns = state.received_ns
+        weight = 1.0 - math.exp(-max(elapsed_s, 0.0) / FILTER_S)
+        self._wz += weight * (float(state.rates()[2]) - self._wz)
+        if not self._possible:
+            return
+        if self._legs is None:
+            self._legs, self._unloaded_s = LegOdometry(self._robot), 0.0
+        self._legs.update(state)
+        if sum(max(load, 0.0) for load in self._legs.loads) < CARRIED_N:
+            self._unloaded_s += elapsed_s
+            return
+        if self._unloaded_s > HANGING_S:  # what was integrated in the air is drift
+            self._legs = LegOdometry(self._robot)
+            self._vx = self._vy = 0.0
+        self._unloaded_s = 0.0
+        vx, vy, _ = self._legs.velocity
+        self._vx += weight * (vx - self._vx)
+        self._vy += weight * (vy - self._vy)
