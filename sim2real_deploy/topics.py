@@ -7,6 +7,7 @@ LOW_CMD = "wire/lowcmd"
 # Published by control
 TICKS = "control/ticks"
 MODE = "control/mode"
+LEASE = "control/lease"  # who commands the velocity now
 STATISTICS = "control/stats"
 OBSERVATION = "policy/observation"
 ACTION = "policy/action"
@@ -22,8 +23,10 @@ ODOMETRY = "odom"
 REMOTE = "remote"
 
 # Read by control
-VELOCITY = "cmd_vel"
+VELOCITY = "cmd_vel"  # of programs: the source with the lowest priority
 VELOCITY_STAMPED = "cmd_vel_stamped"
+VELOCITY_TELEOP = "teleop/cmd_vel"
+VELOCITY_PAGE = "dashboard/cmd_vel"
 JOY = "joy"
 
 # Published by others

@@ -5,12 +5,13 @@ result. Whatever goes wrong in a tick ends in damping in that same tick, and sta
 """
 
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from sim2real_deploy.control import trajectory
 from sim2real_deploy.control.limits import Limiter
-from sim2real_deploy.control.modes import Decision, Event, Mode, Situation, decide
+from sim2real_deploy.control.modes import POLICY_MODES, Decision, Event, Mode, Situation, decide
 from sim2real_deploy.control.stages import Stage
 from sim2real_deploy.control.trajectory import Trajectory
 from sim2real_deploy.control.velocity_command import VelocityCommand
@@ -21,8 +22,14 @@ from sim2real_deploy.safety.chain import Stop, Verdict
 STATE_TIMEOUT_NS = 100_000_000
 UPRIGHT = 0.7  # cosine of the tilt: 45 degrees
 HAND_OVER_S = 0.4  # from standing to the policy's own targets and gains
+AT_REST_NS = 300_000_000  # with no velocity commanded, before it sits down: a gait must settle
+SLOWED_NS = 1_200_000_000  # at most; then it sits down however fast it is
+# Standing sags by the load on kp: about 0.1 rad on the twin, more where calves are weak.
+REACHED_RAD = 0.4
+REACH_NS = 500_000_000  # after the end of a movement, for joints that are late
 # Asked for in every tick: by way of its class, a member of an enum takes several times as long.
 PASSIVE, DAMPING, STANDING, WALKING = Mode.PASSIVE, Mode.DAMPING, Mode.STANDING, Mode.WALKING
+SLOWING_DOWN = Mode.SLOWING_DOWN
 
 
 class Controller:
@@ -54,14 +61,27 @@ class Controller:
         self._movement: Trajectory | None = None
         self._handed_over: JointCommand | None = None  # what the policy's commands begin with
         self._walking_since_ns = 0
+        self._slowing_since_ns = 0
+        self._moving_ns = 0  # when a velocity was last commanded
+        self._reach_until_ns: int | None = None  # a movement has ended; its joints may be late
         self._policy_due_ns = 0
         self._surprise: float | None = 0.0  # None: this step's is not reckoned yet
 
     def request(self, event: Event, now_ns: int) -> Decision:
         """Somebody asks for a mode; judged by what the last tick saw."""
-        self.situation.fresh = self._is_fresh(now_ns)
-        self.situation.upright = self.state is not None and _is_upright(self.state)
+        self._look(self.situation, now_ns)
         return self._event(event, now_ns, f"asked to {event.value}")
+
+    def foresee(self, event: Event, now_ns: int) -> Decision:
+        """What `request` would say if the wire were ours; nothing changes."""
+        now = replace(self.situation, sport_released=True, other_writers="")
+        self._look(now, now_ns)
+        return decide(self.mode, event, now)
+
+    def _look(self, now: Situation, now_ns: int) -> None:
+        now.fresh = self._is_fresh(now_ns)
+        now.upright = self.state is not None and _is_upright(self.state)
+        now.wished = self._wished(now_ns)
 
     def step(self, state: RobotState | None, now_ns: int, verdict: Verdict) -> JointCommand | None:
         """One tick: the command to send, or None while the wire is not ours."""
@@ -79,10 +99,13 @@ class Controller:
             return None
         if self.mode is not DAMPING:
             try:
-                anew = self._walk(now_ns) if self.mode is WALKING else self._move(now_ns)
+                if self.mode is WALKING:
+                    anew = self._walk(now_ns)
+                else:
+                    anew = self._slow(now_ns) if self.mode is SLOWING_DOWN else self._move(now_ns)
                 sent = self._limit(anew, now_ns, verdict.torque_fraction)
             except Exception as error:  # whatever it was, the robot must not be left to it
-                self.policy_failed |= self.mode is WALKING
+                self.policy_failed |= self.mode in POLICY_MODES
                 self.fail(f"{type(error).__name__}: {error}", now_ns)
             else:
                 if sent is not None:
@@ -98,7 +121,7 @@ class Controller:
 
     def rehearse(self, now_ns: int) -> None:
         """After the command is out: warm the policy up when the next tick will step it."""
-        if self.mode is not WALKING or self.policy is None:
+        if self.mode not in POLICY_MODES or self.policy is None:
             return
         if now_ns + 1.5 * self.period_ns >= self._policy_due_ns:
             try:
@@ -122,12 +145,19 @@ class Controller:
         state = self.state
         return state is not None and now_ns - state.received_ns <= STATE_TIMEOUT_NS
 
+    def _wished(self, now_ns: int) -> str:
+        vx, vy, wz = self.velocity.wished(now_ns)
+        if not (vx or vy or wz):
+            return ""
+        return f"{self.velocity.holder(now_ns)} commands ({vx:.2g}, {vy:.2g}, {wz:.2g})"
+
     def _obey(self, verdict: Verdict, now_ns: int) -> None:
         if verdict.stop is Stop.STOP:
             self._event(Event.STOP, now_ns, verdict.reason)
             return
-        self.situation.fault = ""  # the supervisor holds the latch from here on
-        self.policy_failed = False
+        if verdict.healthy:  # a supervisor that fell silent has not heard of our fault
+            self.situation.fault = ""  # it holds the latch from here on
+            self.policy_failed = False
         self._event(Event.ESTOP, now_ns, verdict.reason)
 
     def _event(self, event: Event, now_ns: int, why: str) -> Decision:
@@ -140,6 +170,7 @@ class Controller:
 
     def _enter(self, before: Mode, now_ns: int) -> None:
         held = self.limiter.sent
+        self._reach_until_ns = None
         if before in (PASSIVE, DAMPING) and self.state is not None:
             np.copyto(self.limiter.sent_block, self._damping_block)
             self.limiter.restart(self.state.q)
@@ -152,14 +183,44 @@ class Controller:
             self.velocity.halt()
             self._handed_over = held.copy()
             self._walking_since_ns, self._policy_due_ns = now_ns, 0
+        elif self.mode is SLOWING_DOWN:
+            self.velocity.brake()
+            self._slowing_since_ns = self._moving_ns = now_ns
 
     def _move(self, now_ns: int) -> bool:
         """Write what the movement wants into `asked`; it wants something else in every tick."""
         if self._movement is not None:
             done = self._movement.fill(now_ns, self.asked)
             if done and self.mode is not STANDING:
-                self._event(Event.DONE, now_ns, self.reason)
+                self._end_movement(now_ns)
         return True
+
+    def _end_movement(self, now_ns: int) -> None:
+        """The path is at its end: lying down is done with it, standing when the joints are there.
+        Legs that did not follow would make the first step of a policy a leap."""
+        assert self.state is not None
+        if self.mode is not Mode.STANDING_UP:
+            self._event(Event.DONE, now_ns, self.reason)
+            return
+        error = np.abs(self.state.q - self.spec.stand_pose)
+        worst = int(error.argmax())
+        if error[worst] <= REACHED_RAD:
+            self._event(Event.DONE, now_ns, self.reason)
+        elif self._reach_until_ns is None:
+            self._reach_until_ns = now_ns + REACH_NS
+        elif now_ns > self._reach_until_ns:
+            name = self.spec.joint_names[worst]
+            self.fail(f"it does not stand: {name} is {error[worst]:.2f} rad off its pose", now_ns)
+
+    def _slow(self, now_ns: int) -> bool:
+        """The policy walks on with a velocity that falls to zero; then it sits down."""
+        anew = self._walk(now_ns)
+        if any(self.velocity.shaped):
+            self._moving_ns = now_ns
+        rested_ns, slowed_ns = now_ns - self._moving_ns, now_ns - self._slowing_since_ns
+        if rested_ns >= AT_REST_NS or slowed_ns >= SLOWED_NS:
+            self._event(Event.DONE, now_ns, self.reason)
+        return anew
 
     def _walk(self, now_ns: int) -> bool:
         """Write what the policy wants into `asked`; False when it wants the same as before."""
@@ -201,7 +262,7 @@ class Controller:
         if self.mode is DAMPING:
             return None
         if asked_anew and not self.limiter.aim(self.asked):
-            self.policy_failed |= self.mode is WALKING
+            self.policy_failed |= self.mode in POLICY_MODES
             self.fail("the command is not finite", now_ns)
             return None
         return self.limiter.hold(self.state, torque_fraction)

@@ -11,7 +11,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from threading import Event as ThreadEvent
 
 from sim2real_deploy.control.controller import Controller
-from sim2real_deploy.control.modes import Decision, Event, Mode
+from sim2real_deploy.control.modes import IDLE_MODES, Decision, Event, Mode
 from sim2real_deploy.control.supervision import Supervision
 from sim2real_deploy.control.ticks import TickRing
 from sim2real_deploy.robots import RobotState
@@ -19,6 +19,7 @@ from sim2real_deploy.wire.link import Link
 
 PATIENCE = 2.5  # periods without a state before the loop ticks by itself
 LAST_DAMPING = 25  # commands sent on the way out: one might get lost
+SIT_S = 6.0  # the longest that slowing down and sitting down take on the way out
 REQUEST_TIMEOUT_S = 1.0
 
 
@@ -45,15 +46,33 @@ class ControlLoop:
         try:
             return future.result(REQUEST_TIMEOUT_S)
         except FutureTimeout:
+            future.cancel()  # what was answered with a refusal must not happen later
             return Decision(False, self.controller.mode, "the control loop does not answer")
 
-    def run(self, stopped: ThreadEvent) -> None:
-        """Until told to stop; whatever ends it, damping is the last thing sent."""
+    def foresee(self, event: Event) -> Decision:
+        """What would be decided if the wire were ours already; from any thread, changes nothing."""
+        return self.controller.foresee(event, self.link.now_ns())
+
+    def run(self, stopped: ThreadEvent, urgent: ThreadEvent | None = None) -> None:
+        """Until told to stop, then sit down where safety is well; whatever ends it, damping is the
+        last thing sent. `urgent` cuts the sitting down short."""
         try:
             while not stopped.is_set():
                 self.cycle()
+            self._sit_down(urgent or ThreadEvent())
         finally:
             self._leave()
+
+    def _sit_down(self, urgent: ThreadEvent) -> None:
+        """Nobody is left standing. Without a healthy supervisor there is no time for it."""
+        controller = self.controller
+        due_ns = self.link.now_ns() + round(SIT_S * 1e9)
+        if controller.mode not in IDLE_MODES:
+            controller.request(Event.SIT, self.link.now_ns())
+        while controller.mode not in IDLE_MODES and not urgent.is_set():
+            if self.link.now_ns() > due_ns or not controller.situation.verdict.healthy:
+                return
+            self.cycle()
 
     def cycle(self) -> None:
         """Wait for the next state, or its absence, and live one tick."""
@@ -90,7 +109,8 @@ class ControlLoop:
         controller.rehearse(now_ns)
         while self._requests:
             event, future = self._requests.popleft()
-            future.set_result(controller.request(event, now_ns))
+            if future.set_running_or_notify_cancel():
+                future.set_result(controller.request(event, now_ns))
 
     def _leave(self) -> None:
         """Damp, if the wire is ours: a robot that somebody else moves is left to them."""

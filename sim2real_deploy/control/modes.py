@@ -17,6 +17,7 @@ class Mode(IntEnum):
     STANDING = 3
     WALKING = 4
     SITTING_DOWN = 5
+    SLOWING_DOWN = 6  # the policy brings the robot to rest; sitting down comes next
 
     @property
     def words(self) -> str:
@@ -36,6 +37,8 @@ class Event(Enum):
     ESTOP = "estop"  # safety, or a fault of our own: damp now
 
 
+POLICY_MODES = (Mode.WALKING, Mode.SLOWING_DOWN)  # the policy moves the robot
+IDLE_MODES = (Mode.PASSIVE, Mode.DAMPING)  # nothing does
 REQUESTS = (Event.STAND, Event.WALK, Event.SIT, Event.DAMP)
 
 
@@ -50,6 +53,7 @@ class Situation:
     policy_checked: bool = False
     sport_released: bool = False
     other_writers: str = ""  # who, in words
+    wished: str = ""  # a velocity that somebody commands already, and who
 
 
 Guard = Callable[[Situation], str]  # "" when it may pass, else why not
@@ -91,6 +95,10 @@ def nobody_else_writes(now: Situation) -> str:
     return f"somebody else writes rt/lowcmd: {now.other_writers}" if now.other_writers else ""
 
 
+def sticks_are_neutral(now: Situation) -> str:
+    return f"{now.wished} already; let go of the command first" if now.wished else ""
+
+
 MOVE: tuple[Guard, ...] = (
     nothing_stops,
     supervisor_is_healthy,
@@ -100,7 +108,7 @@ MOVE: tuple[Guard, ...] = (
     nobody_else_writes,
 )
 START: tuple[Guard, ...] = (*MOVE, may_start)
-WALK: tuple[Guard, ...] = (*MOVE, policy_is_checked)
+WALK: tuple[Guard, ...] = (*MOVE, policy_is_checked, sticks_are_neutral)
 OURS: tuple[Guard, ...] = (sport_mode_is_released, nobody_else_writes)
 FREE: tuple[Guard, ...] = ()
 
@@ -112,10 +120,11 @@ TRANSITIONS: dict[tuple[Mode, Event], tuple[Mode, tuple[Guard, ...]]] = {
     (Mode.STANDING, Event.WALK): (Mode.WALKING, WALK),
     (Mode.STANDING_UP, Event.SIT): (Mode.SITTING_DOWN, FREE),
     (Mode.STANDING, Event.SIT): (Mode.SITTING_DOWN, FREE),
-    (Mode.WALKING, Event.SIT): (Mode.SITTING_DOWN, FREE),
+    (Mode.WALKING, Event.SIT): (Mode.SLOWING_DOWN, FREE),
     (Mode.STANDING_UP, Event.STOP): (Mode.SITTING_DOWN, FREE),
     (Mode.STANDING, Event.STOP): (Mode.SITTING_DOWN, FREE),
-    (Mode.WALKING, Event.STOP): (Mode.SITTING_DOWN, FREE),
+    (Mode.WALKING, Event.STOP): (Mode.SLOWING_DOWN, FREE),
+    (Mode.SLOWING_DOWN, Event.DONE): (Mode.SITTING_DOWN, FREE),
     (Mode.STANDING_UP, Event.DONE): (Mode.STANDING, FREE),
     (Mode.SITTING_DOWN, Event.DONE): (Mode.DAMPING, FREE),
     **{(mode, Event.DAMP): (Mode.DAMPING, FREE) for mode in Mode},

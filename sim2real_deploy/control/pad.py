@@ -1,5 +1,6 @@
 """A hand-held controller, the robot's own or a gamepad: sticks become a velocity, chords a wish."""
 
+from sim2real_deploy.control.lease import REMOTE, Source
 from sim2real_deploy.control.modes import Event
 from sim2real_deploy.control.velocity_command import VelocityCommand
 from sim2real_deploy.wire.remote import Remote
@@ -15,10 +16,13 @@ CHORDS: tuple[tuple[frozenset[str], Event], ...] = (
 
 
 class Pad:
-    """Moved sticks win over every program until they have rested for half a second."""
+    """Sticks that are moved hold the lease; at rest they let go of it."""
 
-    def __init__(self, velocity: VelocityCommand, dead_man: str = "") -> None:
+    def __init__(
+        self, velocity: VelocityCommand, source: Source = REMOTE, dead_man: str = ""
+    ) -> None:
         self._velocity = velocity
+        self._source = source
         self._dead_man = dead_man  # a button that must be held for the sticks to count
         self._pressed: frozenset[str] = frozenset()
         self._moving = False
@@ -31,7 +35,7 @@ class Pad:
             share = sticks if moving else [0.0, 0.0, 0.0]
             most = self._velocity.most
             vx, vy, wz = (s * m for s, m in zip(share, most, strict=True))
-            self._velocity.offer(vx, vy, wz, now_ns, by_hand=True)
+            self._velocity.offer(vx, vy, wz, now_ns, self._source)
         self._moving = moving
         before, self._pressed = self._pressed, held.pressed
         for chord, event in CHORDS:

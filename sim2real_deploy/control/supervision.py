@@ -42,8 +42,9 @@ class Unsupervised:
 class Supervised:
     """The chain over a local socket; answered by the loop's own thread, or not at all."""
 
-    def __init__(self, channel: LocalChannel, participant: str) -> None:
+    def __init__(self, channel: LocalChannel, participant: str, stage: str = "") -> None:
         self._channel = channel
+        self._stage = stage
         self._participant = participant
         self._side = ControlSide()
         self._leaving = False
@@ -75,6 +76,7 @@ class Supervised:
             policy_not_finite=controller.policy_failed,
             out_of_distribution=controller.surprise,
             command_age_s=controller.velocity.age_s(now_ns),
+            stage=self._stage,
         )
         datagram = self._side.answer(report)
         if datagram is not None:

@@ -6,7 +6,7 @@ Everything here belongs to one client, so that what is unlocked for one is not f
 import secrets
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import viser
 
@@ -14,7 +14,6 @@ from sim2real_deploy.control.stages import PlanarLimit
 from sim2real_deploy.dashboard.snapshot import REQUESTS, Answered, Operator, Velocity
 
 STILL: Velocity = (0.0, 0.0, 0.0)
-STEPS = 10  # key presses from standing still to the stage's limit
 Key = Literal["I", "K", "U", "O", "J", "L", "space", "escape"]
 # Not W A S D: with those the page flies the camera.
 KEYS: dict[Key, tuple[str, int, int]] = {
@@ -25,7 +24,8 @@ KEYS: dict[Key, tuple[str, int, int]] = {
     "J": ("turn left", 2, +1),
     "L": ("turn right", 2, -1),
 }
-KEYS_HELP = "**I K** forward, back · **U O** sideways · **J L** turn · **space** stand still"
+KEYS_HELP = "Hold to move: a button, or **I K** · **U O** · **J L**. **Space** stands still."
+HOLD_HZ = 10.0  # how often a held button says so
 
 
 class Controls:
@@ -87,18 +87,19 @@ class Controls:
         with self._folder:
             modes = gui.add_button_group("mode", REQUESTS)
             gui.add_markdown(KEYS_HELP)
-            self._sliders: list[Any] = [
-                gui.add_slider(label, min=-limit, max=limit, step=limit / STEPS, initial_value=0.0)
-                for label, limit in zip(("vx", "vy", "wz"), self._limits, strict=True)
-            ]
+            self._share = gui.add_slider("speed", min=0.1, max=1.0, step=0.1, initial_value=0.5)
+            moves = {words: gui.add_button(words) for words, _, _ in KEYS.values()}
             still = gui.add_button("Stand still")
         modes.on_click(lambda _: self._ask(modes.value))
-        for slider in self._sliders:
-            slider.on_update(lambda _: self._drive())
         still.on_click(lambda _: self._stand_still())
         self._key("stand still", "space", self._stand_still)
         for key, (words, axis, sign) in KEYS.items():
-            self._key(words, key, partial(self._nudge, axis, sign))
+            move = partial(self._move, axis, sign)
+            self._hold(moves[words], move)
+            self._key(words, key, move)
+
+    def _hold(self, button: viser.GuiButtonHandle, move: Callable[[], None]) -> None:
+        button.on_hold(lambda _: move(), callback_hz=HOLD_HZ)
 
     def _key(self, words: str, key: Key, action: Callable[[], None]) -> None:
         command = self._client.gui.add_command(words, hotkey=key)
@@ -122,17 +123,14 @@ class Controls:
 
         return show
 
-    def _nudge(self, axis: int, sign: int) -> None:
-        slider, limit = self._sliders[axis], self._limits[axis]
-        slider.value = max(-limit, min(limit, slider.value + sign * limit / STEPS))
-        self._drive()
+    def _move(self, axis: int, sign: int) -> None:
+        """One way at a time, for as long as the browser goes on saying so."""
+        velocity = [0.0, 0.0, 0.0]
+        velocity[axis] = sign * self._limits[axis] * float(self._share.value)
+        vx, vy, wz = velocity
+        self._drives = True
+        self._operator.drive((vx, vy, wz))
 
     def _stand_still(self) -> None:
-        for slider in self._sliders:
-            slider.value = 0.0
-        self._drive()
-
-    def _drive(self) -> None:
-        vx, vy, wz = (float(slider.value) for slider in self._sliders)
-        self._drives = (vx, vy, wz) != STILL
-        self._operator.drive((vx, vy, wz))
+        self._drives = False
+        self._operator.drive(STILL)

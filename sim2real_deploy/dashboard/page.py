@@ -80,6 +80,7 @@ class Page:
         silent = snapshot.q is None or snapshot.silent_s > SILENCE_S
         rows = [
             ("mode", snapshot.mode or "not heard yet", AMBER if silent else GREEN),
+            ("commanded by", snapshot.holder or "nobody", ""),
             ("stage", self._stage, ""),
             ("safety", snapshot.safety or "no supervisor", _safety_colour(snapshot)),
             ("robot", "silent" if silent else "answers", RED if silent else GREEN),

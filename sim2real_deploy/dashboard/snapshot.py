@@ -24,6 +24,7 @@ class Snapshot:
     measured: Velocity = (0.0, 0.0, 0.0)
     asked: Velocity = (0.0, 0.0, 0.0)
     mode: str = ""
+    holder: str = ""  # who commands the velocity now
     safety: str = ""
     stopped: bool = False
     silent_s: float = 0.0  # since the last joint state
@@ -44,7 +45,7 @@ class Operator(Protocol):
         """One of REQUESTS."""
 
     def drive(self, velocity: Velocity) -> None:
-        """Walk so until told otherwise; zero ends it."""
+        """Walk so for a moment: said again while a person holds on; zero ends it."""
 
 
 REQUESTS = ("stand", "walk", "sit", "damp", "reset")

@@ -37,7 +37,8 @@ RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 PROFILE = "FASTDDS_DEFAULT_PROFILES_FILE"
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-CLOSING_S = 2.0  # a signal that comes again sooner is the same wish, sent twice
+REPEATED_S = 0.3  # a signal that comes again sooner is the same wish, sent twice
+CLOSING_S = 10.0  # sitting down takes a few seconds; after these, something hangs
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.event = threading.Event()
+        self.urgent = threading.Event()  # asked for again: there is no time left to sit down
         self.exit_code = 0
         self.signalled = False  # from outside, so perhaps to every process of the bring-up
         self._wake: list[Callable[[], None]] = []
@@ -196,6 +198,8 @@ def _watch_signals(stop: Stop) -> None:
             stop.request()
             asked = time.monotonic()
             while read_end.recv(1):
+                if time.monotonic() - asked > REPEATED_S:
+                    stop.urgent.set()
                 if time.monotonic() - asked > CLOSING_S:  # something hangs on the way out
                     os._exit(1)
 

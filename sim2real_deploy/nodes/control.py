@@ -1,13 +1,16 @@
 """The control process: driver and policy nodes around one control loop.
 
-Three threads: the loop, which ROS never touches; the mirror, which drains the loop's rows and
-publishes them; and the executor, which takes what people and programs ask for.
+Four threads: the loop, which ROS never touches; the mirror, which drains the loop's rows and
+publishes them; the executor, which takes what people and programs ask for; and one that serves the
+remote's chords, since claiming the wire may take seconds.
 """
 
 import gc
+import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -17,7 +20,7 @@ from sim2real_deploy import topics
 from sim2real_deploy.control.between_steps import between_steps
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
-from sim2real_deploy.control.modes import Decision, Event
+from sim2real_deploy.control.modes import IDLE_MODES, Decision, Event
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Supervised, Unsupervised
 from sim2real_deploy.control.wire_claim import WireClaim
@@ -28,10 +31,12 @@ from sim2real_deploy.nodes.policy import PolicyNode
 from sim2real_deploy.nodes.statistics import LoopStatistics
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.preflight import admission
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.runtime import realtime
 from sim2real_deploy.runtime.local_channel import LocalChannel, run_directory
 from sim2real_deploy.runtime.world_clock import open_clock
+from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import DdsLink
 
 POLICY = (
@@ -43,22 +48,32 @@ DRIVER = (
     CLOCK,
     Parameter("stage", "", "How far it may go: a stage in config/stages.yaml; '' for its default."),
     Parameter("supervised", True, "Move only under a safety supervisor. False for tests alone."),
+    Parameter("real", True, "A real robot may be at the other end, unless that is this machine."),
+    Parameter("runs", "runs", "Real: folder with the runs that clear a policy for its stage."),
+    Parameter("last_run", "", "Real: the run one stage below; else found in runs."),
+    Parameter("ungated", "", "Real, no passing gate: the words that accept it."),
     Parameter("publish_rate", 100.0, "Rate of the state topics, Hz.", (1.0, 500.0)),
 )
 SLOW_S = 1.0
 TICK_BLOCK_S = 0.02
 REMOTE_S = 0.05
-WRITERS_S = 0.2
+MIRROR_FAILS = 100  # in a row, a second of them: then the robot is sat down
 
 
 class ControlNode(Driver):
     """The driver node with the loop behind it."""
 
     def __init__(
-        self, stop: Stop, spec: RobotSpec, policy: Policy | None, policy_node: PolicyNode
+        self,
+        stop: Stop,
+        spec: RobotSpec,
+        policy: Policy | None,
+        policy_node: PolicyNode,
+        policy_name: str,
     ) -> None:
         super().__init__(f"{spec.name}_driver")
         values = declare(self, DRIVER)
+        self._admit(values, policy_name)
         stage = load_stage(values["stage"])
         self._stop = stop
         self._domain: int = values["domain"]
@@ -73,8 +88,13 @@ class ControlNode(Driver):
         supervision = self._join_chain(values) if values["supervised"] else Unsupervised()
         self.loop = ControlLoop(self._link, controller, supervision)
         self._claim = WireClaim(
-            self._link, spec, controller.situation, lambda: supervision.supervisor
+            self._link,
+            spec,
+            controller.situation,
+            lambda: supervision.supervisor,
+            lambda: Participant(values["domain"], values["interface"], "control listens"),
         )
+        self._chords: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self.connect(controller, self.ask, self._link.now_ns)
         self._statistics = LoopStatistics(self.loop)
         self._stats = self.create_publisher(DiagnosticArray, topics.STATISTICS, 10)
@@ -82,74 +102,111 @@ class ControlNode(Driver):
         self._policy_node = policy_node
         self._loop_thread = threading.Thread(target=self._control, name="control")
         self._mirror_thread = threading.Thread(target=self._mirror, name="mirror")
+        self._chord_thread = threading.Thread(target=self._serve_chords, name="chords")
+
+    def _admit(self, values: dict[str, Any], policy: str) -> None:
+        """However this process was started: nothing unwatched, nothing uncleared."""
+        self._interface, self._real = values["interface"], values["real"]
+        admission.check_wire(self._interface, values["clock"], values["supervised"])
+        admission.check_policy(
+            self._interface,
+            self._real,
+            policy,
+            values["stage"],
+            Path(values["runs"]),
+            values["last_run"],
+            values["ungated"],
+        )
 
     def _join_chain(self, values: dict[str, Any]) -> Supervised:
         directory = run_directory(self.get_namespace(), values["domain"])
         channel = LocalChannel(directory, "control", "safety")
         self._closers.append(channel.close)
-        return Supervised(channel, self._link.participant.key)
+        return Supervised(channel, self._link.participant.key, values["stage"])
 
     def start(self) -> None:
         realtime.calm_interpreter()
         self._statistics.note(realtime.lock_memory())
         self._statistics.note(realtime.keep_awake())
         self._statistics.note(realtime.prefer_receivers())
-        self._loop_thread.start()
-        self._mirror_thread.start()
+        for thread in (self._loop_thread, self._mirror_thread, self._chord_thread):
+            thread.start()
 
     def close(self) -> None:
-        """Damp, then leave: the loop has been told to end by whatever ended the process."""
+        """Sit down and damp, then leave: whatever ended the process has told the loop."""
         self._stop.request()
-        for thread in (self._loop_thread, self._mirror_thread):
+        self._chords.put(None)
+        for thread in (self._loop_thread, self._mirror_thread, self._chord_thread):
             if thread.ident is not None:
                 thread.join()
         for close in reversed(self._closers):
             close()
 
     def ask(self, event: Event) -> Decision:
-        """What a person asked for; the wire is claimed before the first movement."""
-        if event is Event.STAND:
+        """What a person asked for. Before the first movement, and once every other guard agrees,
+        the wire is claimed; a robot that is driven is never kept waiting for that."""
+        if event is Event.STAND and self.loop.controller.mode in IDLE_MODES:
+            foreseen = self.loop.foresee(event)
+            if not foreseen.accepted:
+                return foreseen
             try:
+                robot = self._link.robot
+                admission.check_robot(self._interface, self._real, robot.name if robot else "")
                 self._claim.take()
             except Refusal as refusal:
                 return Decision(False, self.loop.controller.mode, f"cannot stand: {refusal}")
         return self.loop.request(event)
 
+    def _serve_chords(self) -> None:
+        while (event := self._chords.get()) is not None:
+            self.serve_remote(event)
+
     def _control(self) -> None:
         self._statistics.note(realtime.prefer_this_thread())
         self._statistics.note(realtime.stay_together(self._domain))
         try:
-            self.loop.run(self._stop.event)
+            self.loop.run(self._stop.event, self._stop.urgent)
         except Exception as error:
             self.get_logger().fatal(f"the control loop failed: {error!r}")
             self._stop.request(1)
 
     def _mirror(self) -> None:
         """Publish what the loop did, from outside of it and out of its way."""
-        try:
-            due = time.monotonic()
-            every = {
-                self._mirror_ticks: Every(TICK_BLOCK_S),
-                self._mirror_remote: Every(REMOTE_S),
-                self._claim.look: Every(WRITERS_S),
-                self._mirror_slow: Every(SLOW_S),
-            }
-            while not self._stop.event.wait(max(0.0, due - time.monotonic())):
-                due = max(due + self._period_s, time.monotonic())
-                due = between_steps(due, self.loop.controller.stepped_ns / 1e9, self._period_s)
+        due, failures = time.monotonic(), 0
+        every = {
+            self._mirror_ticks: Every(TICK_BLOCK_S),
+            self._mirror_remote: Every(REMOTE_S),
+            self._mirror_slow: Every(SLOW_S),
+        }
+        while self._loop_thread.is_alive():
+            time.sleep(max(0.0, due - time.monotonic()))
+            due = max(due + self._period_s, time.monotonic())
+            due = between_steps(due, self.loop.controller.stepped_ns / 1e9, self._period_s)
+            try:
                 self._mirror_state()
                 for action, clock in every.items():
                     if clock.is_due(time.monotonic()):
                         action()
-        except Exception as error:
-            self.get_logger().fatal(f"the mirror failed: {error!r}")
+                failures = 0
+            except Exception as error:
+                failures += 1
+                self._tell_mirror_failure(error, failures)
+
+    def _tell_mirror_failure(self, error: Exception, failures: int) -> None:
+        """Telemetry never damps a robot in mid-stride; one that nobody can see sits down."""
+        if failures == 1:
+            self.get_logger().error(f"the mirror failed, and goes on: {error!r}")
+        if failures == MIRROR_FAILS:
+            self.get_logger().fatal("the mirror fails again and again: sitting down")
             self._stop.request(1)
 
     def _mirror_state(self) -> None:
         self.show_mode()
         if self._link.latest is not None:
+            chord = self.watch_remote(self._link.latest)
+            if chord is not None:
+                self._chords.put(chord)
             self.show_state(self._link.latest)
-            self.watch_remote(self._link.latest)
 
     def _mirror_ticks(self) -> None:
         ticks = self.loop.ticks.drain()
@@ -193,7 +250,7 @@ def build(stop: Stop) -> Sequence[Node]:
     spec = load_robot(values["robot"])
     policy = load_bundle(values["policy"], spec).open() if values["policy"] else None
     policy_node.connect(policy)
-    control = ControlNode(stop, spec, policy, policy_node)
+    control = ControlNode(stop, spec, policy, policy_node, values["policy"])
     control.start()
     return policy_node, control
 

@@ -15,13 +15,13 @@ from geometry_msgs.msg import Twist
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
 from sensor_msgs.msg import BatteryState, JointState
-from std_msgs.msg import Float32MultiArray
+from std_msgs.msg import Float32MultiArray, String
 
 from sim2real_deploy import topics
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.dashboard.snapshot import REQUESTS, Answered, Snapshot, Velocity
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import ROBOT, SENSOR, Parameter, Stop, declare, run
+from sim2real_deploy.nodes.common import LATCHED, ROBOT, SENSOR, Parameter, Stop, declare, run
 from sim2real_deploy.nodes.newest import Newest
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.robots import load_robot
@@ -35,7 +35,8 @@ PARAMETERS = (
     Parameter("rate", 20.0, "How often the robot is drawn, Hz.", (1.0, 60.0)),
 )
 WORDS_S = 0.5
-COMMAND_S = 0.1
+COMMAND_S = 0.05
+HOLD_S = 0.3  # without a word from the browser the robot stands; a held button says it 10 times a s
 STILL: Velocity = (0.0, 0.0, 0.0)
 
 
@@ -46,14 +47,17 @@ class Dashboard(Node):
         page_module = _page_module()
         robot = load_robot(values["robot"])
         self._snapshot = Snapshot()
-        self._velocity = STILL
+        self._velocity, self._driven_s = STILL, 0.0
         self._heard_joints = -np.inf
         requests = ("estop", *REQUESTS)
-        self._stack = StackClient(self, robot.name, requests, updated=self._on_stack)
+        self._stack = StackClient(
+            self, robot.name, requests, updated=self._on_stack, velocity=topics.VELOCITY_PAGE
+        )
         self._joints = Newest(self, JointState, topics.JOINTS, SENSOR)
         self._odometry = Newest(self, Odometry, topics.ODOMETRY, SENSOR)
         self._asked = Newest(self, Twist, topics.VELOCITY, 10)
         subscribe = self.create_subscription
+        subscribe(String, topics.LEASE, self._on_lease, LATCHED)
         subscribe(Float32MultiArray, topics.TEMPERATURES, self._on_temperatures, SENSOR)
         subscribe(BatteryState, topics.BATTERY, self._on_battery, 10)
         subscribe(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, 10)
@@ -89,12 +93,17 @@ class Dashboard(Node):
         self._stack.ask(service, answered)
 
     def drive(self, velocity: Velocity) -> None:
-        was, self._velocity = self._velocity, velocity
+        """Hold to run: the page says so again and again, or the robot stands."""
+        was, self._velocity, self._driven_s = self._velocity, velocity, time.monotonic()
         if velocity == STILL and was != STILL:
             self._stack.drive(*STILL)
 
     def _send_velocity(self) -> None:
-        if self._velocity != STILL:
+        if self._velocity == STILL:
+            return
+        if time.monotonic() - self._driven_s > HOLD_S:
+            self.drive(STILL)
+        else:
             self._stack.drive(*self._velocity)
 
     # What the page shows
@@ -136,6 +145,9 @@ class Dashboard(Node):
 
     def _on_battery(self, message: BatteryState) -> None:
         self._snapshot.battery = f"{message.percentage * 100:.0f} %, {message.voltage:.1f} V"
+
+    def _on_lease(self, message: String) -> None:
+        self._snapshot.holder = message.data
 
     def _on_stack(self) -> None:
         shown, stack = self._snapshot, self._stack

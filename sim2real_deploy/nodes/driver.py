@@ -15,11 +15,11 @@ from std_srvs.srv import Trigger
 
 from sim2real_deploy import topics
 from sim2real_deploy.control.controller import Controller
+from sim2real_deploy.control.lease import PAD, PAGE, PLANNER, TELEOP, Source
 from sim2real_deploy.control.limits import Limit
 from sim2real_deploy.control.modes import REQUESTS, Decision, Event, Mode
 from sim2real_deploy.control.pad import Pad
 from sim2real_deploy.control.ticks import Ticks
-from sim2real_deploy.control.velocity_command import STALE_NS
 from sim2real_deploy.nodes.arrays import doubles, floats, labelled, labelled_rows
 from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR, heard
 from sim2real_deploy.robots import RobotState
@@ -31,6 +31,11 @@ from sim2real_deploy.wire.remote import BUTTONS, Remote, decode
 JOY_BUTTONS = ("A", "B", "X", "Y", "L1", "R1", "select", "start")
 JOY_TRIGGERS = {"L2": 2, "R2": 5}
 DEAD_MAN = "L1"
+VELOCITY_SOURCES = {
+    topics.VELOCITY: PLANNER,
+    topics.VELOCITY_TELEOP: TELEOP,
+    topics.VELOCITY_PAGE: PAGE,
+}
 
 Ask = Callable[[Event], Decision]
 
@@ -42,10 +47,11 @@ class Driver(Node):
         """Everything but the parameters, which must be known first."""
         spec = self._spec = controller.spec
         self._controller, self._ask, self._now_ns = controller, ask, now_ns
-        self._gamepad = Pad(controller.velocity, DEAD_MAN)
+        self._gamepad = Pad(controller.velocity, PAD, DEAD_MAN)
         self._remote = Pad(controller.velocity)
         self._odometry = LegOdometry(spec) if LegOdometry.possible(spec) else None
         self._mode: Mode | None = None
+        self._holder: str | None = None
         self._frame = f"{spec.name}_base"
         publish = self.create_publisher
         self._joints = publish(JointState, topics.JOINTS, SENSOR)
@@ -56,11 +62,13 @@ class Driver(Node):
         self._odom = publish(Odometry, topics.ODOMETRY, SENSOR)
         self._joy = publish(Joy, topics.REMOTE, SENSOR)
         self._modes = publish(String, topics.MODE, LATCHED)
+        self._leases = publish(String, topics.LEASE, LATCHED)
         self._ticks = publish(Float64MultiArray, topics.TICKS, REPLAYED)
         self._asked = publish(JointState, topics.COMMAND_ASKED, SENSOR)
         self._sent = publish(JointState, topics.COMMAND_SENT, SENSOR)
         self._limits = publish(UInt8MultiArray, topics.COMMAND_LIMITS, SENSOR)
-        self.create_subscription(Twist, topics.VELOCITY, self._on_twist, 10)
+        for topic, source in VELOCITY_SOURCES.items():
+            self.create_subscription(Twist, topic, self._listener(source), 10)
         self.create_subscription(TwistStamped, topics.VELOCITY_STAMPED, self._on_stamped, 10)
         self.create_subscription(Joy, topics.JOY, self._on_joy, 10)
         for event in REQUESTS:
@@ -86,26 +94,33 @@ class Driver(Node):
 
         return serve
 
-    def _on_twist(self, twist: Twist) -> None:
+    def _listener(self, source: Source) -> Callable[[Twist], None]:
+        return lambda twist: self._offer(twist, source)
+
+    def _offer(self, twist: Twist, source: Source) -> None:
         velocity = self._controller.velocity
-        velocity.offer(twist.linear.x, twist.linear.y, twist.angular.z, self._now_ns())
+        velocity.offer(twist.linear.x, twist.linear.y, twist.angular.z, self._now_ns(), source)
 
     def _on_stamped(self, message: TwistStamped) -> None:
         stamp = Time.from_msg(message.header.stamp).nanoseconds
-        if stamp and self.get_clock().now().nanoseconds - stamp > STALE_NS:
+        if stamp and self.get_clock().now().nanoseconds - stamp > PLANNER.heartbeat_ns:
             self._controller.velocity.rejected += 1
             return
-        self._on_twist(message.twist)
+        self._offer(message.twist, PLANNER)
 
     def _on_joy(self, joy: Joy) -> None:
         event = self._gamepad.update(read_joy(joy), self._now_ns())
         if event is not None:
             self._log(event, self._ask(event))
 
-    def watch_remote(self, state: RobotState) -> None:
+    def watch_remote(self, state: RobotState) -> Event | None:
+        """Take the sticks in; the wish of a chord. While control is passive the remote speaks to
+        the vendor's own mode, where the same buttons mean something else."""
         event = self._remote.update(decode(state.remote), self._now_ns())
-        if event is not None:
-            self._log(event, self._ask(event))
+        return None if self._controller.mode is Mode.PASSIVE else event
+
+    def serve_remote(self, event: Event) -> None:
+        self._log(event, self._ask(event))
 
     def _log(self, event: Event, decision: Decision) -> None:
         self.get_logger().info(f"remote: {event.value}: {decision.words}")
@@ -118,6 +133,10 @@ class Driver(Node):
             self._mode = mode
             self._modes.publish(String(data=mode.words))
             self.get_logger().info(f"{mode.words} ({self._controller.reason or 'at the start'})")
+        holder = self._controller.velocity.holder(self._now_ns())
+        if holder != self._holder:
+            self._holder = holder
+            self._leases.publish(String(data=holder))
 
     def show_state(self, state: RobotState) -> None:
         """To those who listen; the odometry goes on whether anybody does or not."""

@@ -1,8 +1,11 @@
-"""What the keys of `sim2real teleop` mean. Pure: keys in, a velocity and wishes out."""
+"""What the keys of `sim2real teleop` mean. Pure: keys and the time in, a velocity and wishes out.
 
-from dataclasses import dataclass
+Hold to run: a terminal tells no release of a key, but repeats one that is held. A key counts until
+the terminal would have repeated it; then the robot stands. So does a connection that hangs.
+"""
 
-STEP = (0.1, 0.1, 0.2)  # m/s, m/s, rad/s a press
+from dataclasses import dataclass, field
+
 MOVES: dict[str, tuple[int, int]] = {  # key: axis, direction
     "w": (0, 1),
     "s": (0, -1),
@@ -12,31 +15,45 @@ MOVES: dict[str, tuple[int, int]] = {  # key: axis, direction
     "d": (2, -1),
 }
 WISHES = {"1": "stand", "2": "walk", "3": "sit", "0": "damp", "x": "estop"}
-REST = " "
+FASTER, SLOWER, REST = "+", "-", " "
+FIRST_HOLD_S = 0.45  # most terminals begin to repeat a key within it
+HOLD_S = 0.2  # and then repeat it at least ten times a second
+SHARE_STEP = 0.1
 HELP = (
-    "w/s forward, back   a/d turn left, right   q/e step left, right   space: rest\n"
-    "1 stand   2 walk   3 sit   0 damp   x emergency stop   Ctrl-C leave"
+    "hold to move: w/s forward, back   a/d turn left, right   q/e step left, right\n"
+    "+/- faster, slower   space: rest   1 stand   2 walk   3 sit   0 damp   x emergency stop\n"
+    "Ctrl-C leave"
 )
 
 
 @dataclass(slots=True)
 class Keyboard:
     most: tuple[float, float, float]
-    vx: float = 0.0
-    vy: float = 0.0
-    wz: float = 0.0
+    share: float = 0.5  # of the most, at which a key moves
+    _held: dict[int, tuple[int, float]] = field(default_factory=dict)  # axis: direction, until
 
-    def press(self, key: str) -> str | None:
-        """Change the velocity, or give the wish a key stands for; other keys do nothing."""
+    def press(self, key: str, now_s: float) -> str | None:
+        """Take a key, or give the wish it stands for; other keys do nothing."""
         key = key.lower()
         if key in MOVES:
             axis, way = MOVES[key]
-            velocity = [self.vx, self.vy, self.wz]
-            value = velocity[axis] + way * STEP[axis]
-            velocity[axis] = round(min(max(value, -self.most[axis]), self.most[axis]), 3)
-            self.vx, self.vy, self.wz = velocity
+            repeated = self._held.get(axis, (0, 0.0))[0] == way and self._moves(axis, now_s)
+            self._held[axis] = way, now_s + (HOLD_S if repeated else FIRST_HOLD_S)
             return None
+        if key in (FASTER, SLOWER):
+            step = SHARE_STEP if key == FASTER else -SHARE_STEP
+            self.share = round(min(max(self.share + step, SHARE_STEP), 1.0), 2)
         wish = WISHES.get(key)
         if key == REST or wish is not None:
-            self.vx = self.vy = self.wz = 0.0
+            self._held.clear()
         return wish
+
+    def velocity(self, now_s: float) -> tuple[float, float, float]:
+        vx, vy, wz = (
+            self._held[axis][0] * self.share * most if self._moves(axis, now_s) else 0.0
+            for axis, most in enumerate(self.most)
+        )
+        return vx, vy, wz
+
+    def _moves(self, axis: int, now_s: float) -> bool:
+        return axis in self._held and now_s <= self._held[axis][1]

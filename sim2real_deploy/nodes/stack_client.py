@@ -28,6 +28,7 @@ class StackClient:
         *,
         updated: Callable[[], None] = lambda: None,
         depth: int = 10,
+        velocity: str = topics.VELOCITY,
     ) -> None:
         self.mode = ""
         self.safety = DiagnosticStatus()
@@ -39,7 +40,7 @@ class StackClient:
             name: node.create_client(Trigger, topics.service(robot, name), qos_profile=quality)
             for name in requests
         }
-        self._velocity = node.create_publisher(Twist, topics.VELOCITY, 10) if requests else None
+        self._velocity = node.create_publisher(Twist, velocity, 10) if requests else None
         node.create_subscription(String, topics.MODE, self._on_mode, LATCHED)
         node.create_subscription(DiagnosticStatus, topics.SAFETY, self._on_safety, LATCHED)
         node.create_subscription(String, topics.RUN, self._on_run, LATCHED)

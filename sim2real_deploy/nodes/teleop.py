@@ -1,4 +1,4 @@
-"""Drive from the keyboard: `cmd_vel` twenty times a second, and the stack's services by key."""
+"""Drive from the keyboard: a velocity while a key is held, and the stack's services by key."""
 
 import contextlib
 import os
@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import termios
+import time
 import tty
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ import rclpy
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
+from sim2real_deploy import topics
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import (
@@ -39,11 +41,13 @@ class Teleop(Node):
         values = declare(self, PARAMETERS)
         most = load_stage(values["stage"]).velocity
         self.keyboard = Keyboard((most.vx, most.vy, most.wz))
-        self._said = ""
-        self._stack = StackClient(self, values["robot"], WISHES.values())
+        self._said, self._moving = "", False
+        self._stack = StackClient(
+            self, values["robot"], WISHES.values(), velocity=topics.VELOCITY_TELEOP
+        )
 
     def press(self, key: str) -> None:
-        wish = self.keyboard.press(key)
+        wish = self.keyboard.press(key, time.monotonic())
         if wish is None:
             return
         self._said = f"{wish}: asked"
@@ -53,12 +57,17 @@ class Teleop(Node):
         self._said = words
 
     def send(self) -> None:
-        self._stack.drive(self.keyboard.vx, self.keyboard.vy, self.keyboard.wz)
+        """While a key is held, and once when it is let go: then others may command."""
+        velocity = self.keyboard.velocity(time.monotonic())
+        if any(velocity) or self._moving:
+            self._stack.drive(*velocity)
+        self._moving = any(velocity)
 
     def status(self) -> str:
-        keys, stack = self.keyboard, self._stack
+        vx, vy, wz = self.keyboard.velocity(time.monotonic())
+        stack = self._stack
         return (
-            f"vx {keys.vx:+.1f}  vy {keys.vy:+.1f}  wz {keys.wz:+.1f}   "
+            f"{self.keyboard.share:.0%}   vx {vx:+.1f}  vy {vy:+.1f}  wz {wz:+.1f}   "
             f"{stack.mode or 'control is not there'}   {stack.safety.message}   {self._said}"
         )
 
@@ -90,7 +99,7 @@ def drive(terminal: int) -> None:
             print(f"\r{node.status()[:width]:<{width}}", end="", flush=True)
             rclpy.spin_once(node, timeout_sec=PERIOD_S)
     finally:
-        node.keyboard.press(" ")
+        node.press(" ")
         node.send()
         print()
 

@@ -10,7 +10,7 @@ BEGIN_WITHIN_NS = 100_000_000  # from a stop to a mode that ends in damping
 SLOW_WITHIN_NS = 1_800_000_000  # from a stop to standing still, by our own odometry
 END_WITHIN_NS = 6_000_000_000  # from a stop to damping: slowing down and sitting down
 SLOW = 0.35  # m/s; sitting down shifts the trunk a little
-GOES_ON = frozenset({"walking", "standing", "standing_up"})  # modes that do not end in damping
+GOES_ON = frozenset({"walking", "standing", "standing up"})  # modes that do not end in damping
 
 
 class Obedience:
@@ -57,7 +57,7 @@ class Obedience:
         if self._order is not Stop.STOP or report is None or not inputs.driving:
             return ""
         if late_ns > BEGIN_WITHIN_NS and report.mode in GOES_ON:
-            return f"it is still {report.mode.replace('_', ' ')}"
+            return f"it is still {report.mode}"
         if late_ns > SLOW_WITHIN_NS and speed is not None and speed.value > SLOW:
             return f"it still goes {speed.value:.2g} m/s"
         return "it has not sat down in time" if late_ns > END_WITHIN_NS else ""

@@ -182,12 +182,98 @@ def test_estop_damps_even_when_nothing_was_ever_sent(bench):
 def test_stop_sits_down_and_then_damps(bench):
     bench.walk()
     bench.tick(verdict=STOP)
+    assert bench.controller.mode is Mode.SLOWING_DOWN
+    bench.tick(160, STOP)
     assert bench.controller.mode is Mode.SITTING_DOWN
     assert bench.tick(2000, STOP).kd.any()
     assert bench.controller.mode is Mode.DAMPING
     assert not bench.ask(Event.STAND).accepted
     bench.tick()
     assert bench.ask(Event.STAND).accepted
+
+
+def test_stop_at_speed_slows_down_before_it_sits(bench):
+    bench.walk()
+    for _ in range(800):
+        bench.controller.velocity.offer(0.3, 0.0, 0.0, bench.now)
+        bench.tick()
+    assert bench.controller.velocity.shaped[0] == pytest.approx(0.3)
+    speeds = []
+    while bench.controller.mode in (Mode.WALKING, Mode.SLOWING_DOWN):
+        bench.controller.velocity.offer(0.3, 0.0, 0.0, bench.now)  # whoever drives goes on
+        bench.tick(verdict=STOP)
+        speeds.append(bench.controller.velocity.shaped[0])
+    assert bench.controller.mode is Mode.SITTING_DOWN
+    assert speeds[-1] == 0.0
+    assert speeds == sorted(speeds, reverse=True)
+    assert 0.3 < len(speeds) * 0.002 <= 1.2
+
+
+def test_a_policy_that_fails_while_slowing_down_is_damped(bench, monkeypatch):
+    bench.walk()
+    bench.tick(3, STOP)
+
+    def explode(*_):
+        raise FloatingPointError
+
+    monkeypatch.setattr(bench.controller.policy, "infer", explode)
+    assert is_damping(bench.tick(12, STOP))
+    assert bench.controller.policy_failed
+
+
+def test_joints_that_do_not_follow_are_not_standing(bench):
+    """By the clock it would stand now, and a policy would make its first step 1.2 rad off."""
+    assert bench.ask(Event.STAND).accepted
+    frozen = bench.q.copy()
+    for _ in range(2500):
+        bench.tick()
+        bench.q = frozen.copy()
+    assert bench.controller.mode is Mode.DAMPING
+    assert "does not stand: " in bench.controller.reason
+    assert not bench.ask(Event.WALK).accepted
+
+
+def test_joints_that_are_late_may_still_reach_their_pose(bench):
+    assert bench.ask(Event.STAND).accepted
+    frozen = bench.q.copy()
+    while bench.controller._reach_until_ns is None:
+        bench.tick()
+        reached, bench.q = bench.q, frozen.copy()
+    bench.tick(100)
+    bench.q = reached
+    bench.until(Mode.STANDING, 0.1)
+
+
+def test_walking_begins_with_sticks_at_rest(bench):
+    assert bench.ask(Event.STAND).accepted
+    bench.until(Mode.STANDING)
+    bench.controller.velocity.offer(0.3, 0.0, 0.0, bench.now)
+    refused = bench.ask(Event.WALK)
+    assert not refused.accepted
+    assert "planner commands (0.3, 0, 0)" in refused.words
+    bench.controller.velocity.offer(0.0, 0.0, 0.0, bench.now)
+    assert bench.ask(Event.WALK).accepted
+
+
+def test_a_silent_supervisor_does_not_clear_a_fault_it_never_heard_of(bench):
+    """Control fails, the supervisor dies before it hears of it, a new one comes up clear."""
+    bench.walk()
+    bench.controller.fail("the policy gave NaN", bench.now)
+    silent = dataclasses.replace(ESTOP, healthy=False, reason="supervisor silent")
+    bench.tick(50, silent)
+    bench.tick(50)
+    assert not bench.ask(Event.STAND).accepted
+    bench.tick(1, ESTOP)  # the new one has heard of it and holds the latch
+    bench.tick(1)  # and somebody has called reset
+    assert bench.ask(Event.STAND).accepted
+
+
+def test_what_would_be_decided_is_known_before_the_wire_is_claimed(bench):
+    bench.controller.situation.sport_released = False
+    assert bench.controller.foresee(Event.STAND, bench.now).accepted
+    assert not bench.ask(Event.STAND).accepted, "foreseeing changes nothing"
+    bench.controller.fail("broken", bench.now)
+    assert "broken" in bench.controller.foresee(Event.STAND, bench.now).words
 
 
 def test_estop_wins_over_sitting_down(bench):

@@ -8,10 +8,12 @@ import time
 
 import pytest
 
+from sim2real_deploy.control import lease
+from sim2real_deploy.control.lease import HUMAN_HEARTBEAT_NS, PAD, PLANNER, SOURCES, Lease
 from sim2real_deploy.control.modes import Event
 from sim2real_deploy.control.pad import Pad
 from sim2real_deploy.control.stages import load_stage
-from sim2real_deploy.control.velocity_command import STALE_NS, VelocityCommand
+from sim2real_deploy.control.velocity_command import VelocityCommand
 from sim2real_deploy.nodes.keyboard import Keyboard
 from sim2real_deploy.wire.remote import Remote
 
@@ -59,8 +61,44 @@ def test_a_hand_on_the_remote_wins_over_programs_until_it_rests():
     assert velocity.rejected == 0
     released = 4 * SECOND
     pad.update(Remote(), released)
-    assert not velocity.offer(0.5, 0.0, 0.0, released + STALE_NS)
-    assert velocity.offer(0.5, 0.0, 0.0, released + STALE_NS + 1)
+    assert not velocity.offer(0.5, 0.0, 0.0, released + HUMAN_HEARTBEAT_NS)
+    assert velocity.offer(0.5, 0.0, 0.0, released + HUMAN_HEARTBEAT_NS + 1)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_a_higher_source_takes_the_lease_and_a_lower_one_waits_for_silence(source):
+    held = Lease()
+    assert held.holder(0) is None
+    assert held.claim(source, 0)
+    for other in SOURCES:
+        if other.priority < source.priority:
+            assert not held.claim(other, source.heartbeat_ns)
+    assert held.holder(source.heartbeat_ns) is source
+    assert held.holder(source.heartbeat_ns + 1) is None
+    assert held.claim(PLANNER, source.heartbeat_ns + 1)
+    assert held.claim(source, source.heartbeat_ns + 2)
+    assert held.holder(source.heartbeat_ns + 2) is source
+
+
+def test_every_hand_holds_to_run():
+    for source in set(SOURCES) - {PLANNER}:
+        assert source.heartbeat_ns < 500_000_000
+
+
+def test_a_hung_teleop_stands_within_its_time():
+    """From the last key that arrived: heartbeat and braking together stay below 0.6 s."""
+    velocity = VelocityCommand(STAGE)
+    for now in range(0, SECOND, 50_000_000):
+        velocity.offer(0.4, 0.0, 0.0, now, lease.TELEOP)
+        velocity.shape(now)
+    last = now
+    assert velocity.shaped[0] == pytest.approx(0.4)
+    assert velocity.holder(last) == "teleop"
+    while velocity.shaped[0] > 0.0:
+        now += 20_000_000
+        velocity.shape(now)
+    assert (now - last) / SECOND < 0.6
+    assert velocity.holder(now) == ""
 
 
 def test_a_released_stick_is_zero_at_once():
@@ -69,13 +107,13 @@ def test_a_released_stick_is_zero_at_once():
     settle(velocity, 0, lambda now: pad.update(Remote(ly=1.0), now))
     pad.update(Remote(), 2 * SECOND)
     velocity.shape(2 * SECOND)
-    velocity.shape(2 * SECOND + STALE_NS)
+    velocity.shape(2 * SECOND + HUMAN_HEARTBEAT_NS * 2)
     assert velocity.shaped[0] < STAGE.velocity.vx - 0.4
 
 
 def test_a_gamepad_moves_only_while_its_dead_man_is_held():
     velocity = VelocityCommand(STAGE)
-    pad = Pad(velocity, "L1")
+    pad = Pad(velocity, PAD, "L1")
     assert settle(velocity, 0, lambda now: pad.update(Remote(ly=1.0), now))[0] == 0.0
     held = Remote(ly=1.0, pressed=frozenset({"L1"}))
     assert settle(velocity, 2 * SECOND, lambda now: pad.update(held, now))[0] > 0.5
@@ -101,19 +139,29 @@ def test_a_chord_is_one_wish_when_pressed(chord, event):
     assert pad.update(held, 3) is event
 
 
-def test_keys_step_the_velocity_within_the_most():
-    keys = Keyboard((0.3, 0.2, 0.5))
-    for _ in range(9):
-        assert keys.press("w") is None
-    keys.press("q")
-    keys.press("D")
-    assert (keys.vx, keys.vy, keys.wz) == (0.3, 0.1, -0.2)
-    keys.press("s")
-    assert keys.vx == pytest.approx(0.2)
-    keys.press("?")
-    assert keys.vx == pytest.approx(0.2)
-    keys.press(" ")
-    assert (keys.vx, keys.vy, keys.wz) == (0.0, 0.0, 0.0)
+def test_a_key_moves_while_it_is_held_and_no_longer():
+    keys = Keyboard((0.6, 0.3, 1.0))
+    assert keys.press("w", 0.0) is None
+    assert keys.velocity(0.4) == (pytest.approx(0.3), 0.0, 0.0)
+    assert keys.velocity(0.5) == (0.0, 0.0, 0.0), "a terminal that hangs repeats nothing"
+    for repeat in range(10):
+        keys.press("W", 1.0 + 0.03 * repeat)
+    assert keys.velocity(1.27 + 0.19)[0] > 0.0
+    assert keys.velocity(1.27 + 0.21)[0] == 0.0
+    keys.press("q", 2.0)
+    keys.press("D", 2.0)
+    keys.press("?", 2.0)
+    assert keys.velocity(2.1) == (0.0, pytest.approx(0.15), pytest.approx(-0.5))
+    keys.press(" ", 2.1)
+    assert keys.velocity(2.1) == (0.0, 0.0, 0.0)
+
+
+def test_the_share_of_the_most_stays_between_a_tenth_and_all():
+    keys = Keyboard((1.0, 1.0, 1.0))
+    for key, share in (("+", 1.0), ("-", 0.1)):
+        for _ in range(20):
+            keys.press(key, 0.0)
+        assert keys.share == share
 
 
 @pytest.mark.parametrize(
@@ -121,9 +169,9 @@ def test_keys_step_the_velocity_within_the_most():
 )
 def test_a_wish_rests_the_velocity(key, wish):
     keys = Keyboard((1.0, 1.0, 1.0))
-    keys.press("w")
-    assert keys.press(key) == wish
-    assert keys.vx == 0.0
+    keys.press("w", 0.0)
+    assert keys.press(key, 0.0) == wish
+    assert not any(keys.velocity(0.0))
 
 
 def test_a_gamepad_reads_as_a_remote():
@@ -162,12 +210,12 @@ def test_teleop_reads_keys_and_leaves_at_rest():
     os.close(theirs)
     shown = b""
     patience = time.monotonic() + 30
-    while b"vx +0.2" not in shown and time.monotonic() < patience:
+    while b"vx +0.8" not in shown and time.monotonic() < patience:
         if b"vx +0.0" in shown:
-            os.write(ours, b"ww")
+            os.write(ours, b"w")
             shown = b""
         shown += os.read(ours, 4096)
-    assert b"vx +0.2" in shown
+    assert b"vx +0.8" in shown
     process.send_signal(2)
     assert process.wait(20) == 0, process.stderr.read()
     os.close(ours)

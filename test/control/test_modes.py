@@ -36,6 +36,7 @@ MAY_START = {
     "may_start": ({"verdict": replace(CLEAR, may_start=False, reason="motor hot")}, "motor hot")
 }
 POLICY = {"policy": ({"policy_checked": False}, "no policy")}
+NEUTRAL = {"neutral": ({"wished": "teleop commands (1, 0, 0)"}, "let go of the command first")}
 
 # Written out again, by hand, from the requirements: the table must say the same.
 EXPECTED = {
@@ -50,14 +51,17 @@ EXPECTED = {
     (Mode.STANDING_UP, Event.DONE): (Mode.STANDING, {}),
     (Mode.STANDING_UP, Event.DAMP): (Mode.DAMPING, {}),
     (Mode.STANDING_UP, Event.ESTOP): (Mode.DAMPING, {}),
-    (Mode.STANDING, Event.WALK): (Mode.WALKING, BAD | POLICY),
+    (Mode.STANDING, Event.WALK): (Mode.WALKING, BAD | POLICY | NEUTRAL),
     (Mode.STANDING, Event.SIT): (Mode.SITTING_DOWN, {}),
     (Mode.STANDING, Event.STOP): (Mode.SITTING_DOWN, {}),
     (Mode.STANDING, Event.DAMP): (Mode.DAMPING, {}),
     (Mode.STANDING, Event.ESTOP): (Mode.DAMPING, {}),
     (Mode.WALKING, Event.STAND): (Mode.STANDING_UP, {}),
-    (Mode.WALKING, Event.SIT): (Mode.SITTING_DOWN, {}),
-    (Mode.WALKING, Event.STOP): (Mode.SITTING_DOWN, {}),
+    (Mode.WALKING, Event.SIT): (Mode.SLOWING_DOWN, {}),
+    (Mode.WALKING, Event.STOP): (Mode.SLOWING_DOWN, {}),
+    (Mode.SLOWING_DOWN, Event.DONE): (Mode.SITTING_DOWN, {}),
+    (Mode.SLOWING_DOWN, Event.DAMP): (Mode.DAMPING, {}),
+    (Mode.SLOWING_DOWN, Event.ESTOP): (Mode.DAMPING, {}),
     (Mode.WALKING, Event.DAMP): (Mode.DAMPING, {}),
     (Mode.WALKING, Event.ESTOP): (Mode.DAMPING, {}),
     (Mode.SITTING_DOWN, Event.STAND): (Mode.STANDING_UP, BAD | MAY_START),

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from sim2real_deploy.control import trajectory
 from sim2real_deploy.control.between_steps import AFTER_STEP_S, between_steps
+from sim2real_deploy.control.lease import PROGRAM_HEARTBEAT_NS
 from sim2real_deploy.control.stages import load_stage
-from sim2real_deploy.control.velocity_command import STALE_NS, VelocityCommand
+from sim2real_deploy.control.velocity_command import VelocityCommand
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, load_robot
 
@@ -87,8 +88,8 @@ def test_an_old_wish_becomes_zero():
     command = VelocityCommand(STAGE)
     walk_for(command, 1.0, 0, (0.3, 0.0, 0.0))
     last = 1_000_000_000 - TICK
-    assert command.shape(last + STALE_NS)[0] == pytest.approx(0.3)
-    after = walk_for(command, 1.0, last + STALE_NS + 1)
+    assert command.shape(last + PROGRAM_HEARTBEAT_NS)[0] == pytest.approx(0.3)
+    after = walk_for(command, 1.0, last + PROGRAM_HEARTBEAT_NS + 1)
     assert after[-1][0] == 0.0
     assert command.age_s(last + 2_000_000_000) == pytest.approx(2.0)
 

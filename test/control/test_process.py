@@ -24,6 +24,10 @@ from support.wire_support import free_domain
 pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'sim2real_deploy[ros]'")
 
 SPEC = load_robot("go2")
+STAND_CALL = [
+    *(sys.executable, "-m", "sim2real_deploy.nodes.call", "--ros-args"),
+    *("-p", "service:='stand'"),
+]
 CONTROL = [sys.executable, "-m", "sim2real_deploy.nodes.control", "--ros-args"]
 STAND = Remote(pressed=frozenset({"L2", "A"}))
 WALK = Remote(pressed=frozenset({"start"}))
@@ -82,13 +86,14 @@ class World:
         self.decoder = CommandDecoder(SPEC)
         self.seen: list[JointCommand] = []
         arguments = ["supervised:=false", f"domain:={domain}", f"policy:={policy}"]
+        self._environment = {
+            **os.environ,
+            "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+            "ROS_DOMAIN_ID": str(domain),
+        }
         self.process = subprocess.Popen(
             CONTROL + [part for argument in arguments for part in ("-p", argument)],
-            env={
-                **os.environ,
-                "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
-                "ROS_DOMAIN_ID": str(domain),
-            },
+            env=self._environment,
             stderr=self.log.open("w"),
         )
 
@@ -118,6 +123,14 @@ class World:
                 time.sleep(0.1)
                 self.look()
 
+    def stand_up(self) -> None:
+        """By the service: in PASSIVE a remote's chords are the vendor's."""
+        patience = time.monotonic() + PATIENCE_S
+        while not self.is_moving():
+            assert time.monotonic() < patience, self.said()
+            subprocess.run(STAND_CALL, env=self._environment, check=False)
+            self.look()
+
     def said(self) -> str:
         self.process.kill()
         self.process.wait()
@@ -146,7 +159,7 @@ def world(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_in_damping_on_the_wire(world, number):
-    world.chord_until(STAND, world.is_moving)
+    world.stand_up()
     world.hold(Remote())
     assert world.sport_mode == ""
     world.process.send_signal(number)
@@ -157,7 +170,7 @@ def test_a_signal_ends_in_damping_on_the_wire(world, number):
 
 
 def test_a_policy_that_fails_is_damped_at_once_and_stays_so(world):
-    world.chord_until(STAND, world.is_moving)
+    world.stand_up()
     world.wait_for(lambda: np.allclose(world.seen[-1].q, SPEC.stand_pose, atol=1e-3))
     world.chord_until(WALK, lambda: abs(world.seen[-1].kp[0] - 25.0) < 1.0)
     assert world.is_moving()
