@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
+from sim2real_deploy.bringup.params_file import check_params_file
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.runtime.world_clock import world_may_wait
 from sim2real_deploy.topics import ODOMETRY, TRUTH
@@ -59,7 +60,8 @@ GO2_WALK = (
     Argument("stage", "tether", "How far it may go: a stage in config/stages.yaml."),
     Argument("last_run", "", "Real, stages rise: the run one stage below; else found in runs."),
     Argument("ungated", "", "Real, no passing gate: say 'I accept an untested policy'."),
-    Argument("record", "true", "Record everything into a bag.", YES_NO),
+    Argument("record", "true", "Record everything into a bag; a real robot asks for it.", YES_NO),
+    Argument("dead_man", "", "Button of the remote to be held while it walks (R1, L1, ...)."),
     DASHBOARD,
     Argument("runs", "runs", "Folder that each run's bag and reports go into."),
     NAMESPACE,
@@ -87,6 +89,7 @@ TWIN = (MODEL, INTERFACE, DOMAIN, NAMESPACE, PARAMS_FILE, FLOOR, PRESET, SEED)
 
 def resolve(arguments: tuple[Argument, ...], given: Mapping[str, str]) -> dict[str, str]:
     """Defaults with what was given on top; an unknown name or choice is refused by name."""
+    check_params_file(given.get("params_file", ""))
     known = {argument.name: argument for argument in arguments}
     for name, value in given.items():
         if name not in known:
@@ -105,6 +108,8 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
             "robot:=real needs interface:=NAME, the network interface that the robot is plugged "
             "into (`ip -brief address` lists them; the robot is 192.168.123.161)"
         )
+    if real and values["record"] != "true":
+        raise Refusal("record:=false: nothing a real robot does goes unrecorded")
     if real:
         _check_clearance(values)
     wire = _wire(values)
@@ -115,8 +120,12 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
         label = {"label": Path(values["policy"]).name}
         recorder = {**wire, **stage, **policy, **runs, **label, "real": real}
         processes.append(Process("recorder", recorder, respawn=True))
-    processes.append(Process("safety_supervisor", {**world, **stage, **runs}, essential=True))
-    processes.append(Process("control", {**world, **stage, **policy}, essential=True))
+    who: dict[str, Value] = {"real": real}
+    watch = {**world, **stage, **runs, **who, "recorded": real, "dead_man": values["dead_man"]}
+    processes.append(Process("safety_supervisor", watch, essential=True))
+    cleared = {name: values[name] for name in ("runs", "last_run", "ungated") if real}
+    control = {**world, **stage, **policy, **who, **cleared}
+    processes.append(Process("control", control, essential=True))
     if values["dashboard"] == "true":
         processes.append(_dashboard(values["model"], values["stage"]))
     return tuple(processes)

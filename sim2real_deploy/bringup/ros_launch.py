@@ -49,7 +49,7 @@ def _nodes(context: LaunchContext, bringup: str) -> list[Node]:
             package=PACKAGE,
             executable=process.name,
             namespace=values["namespace"],
-            parameters=[dict(process.parameters), *params_file],
+            parameters=[*params_file, dict(process.parameters)],  # the last one wins
             additional_env=stop_order.environment(index, len(processes)),
             output="screen",
             emulate_tty=True,

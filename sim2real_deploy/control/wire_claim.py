@@ -86,7 +86,7 @@ class WireClaim:
         ours = self._link.participant.key
         listener = self._listener()
         try:
-            reader = listener.reader(LOW_CMD, command.type_name)
+            reader = listener.reader(LOW_CMD, command)
             patience = time.monotonic() + QUIET_WITHIN_S
             quiet_since, heard = time.monotonic(), ""
             while (now := time.monotonic()) < patience:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,15 +13,16 @@ from typing import Literal
 
 import numpy as np
 
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.faults.stack import FILLING, Stack
-from sim2real_deploy.robots import RobotState
+from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.robots.geometry import tilt
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.faults import Fault
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
-from sim2real_deploy.wire.encoders import StateEncoder
+from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
 from sim2real_deploy.wire.messages import FAMILIES
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 from sim2real_deploy.wire.remote import Remote
@@ -78,7 +80,7 @@ def press_chord(stack: Stack) -> int:
     held = Remote(pressed=frozenset({"L2", "B"}))
     start_ns = stack.change(lambda twin: twin.hold_remote(held))
     time.sleep(0.2)
-    return _first(stack, start_ns, lambda state: any(state.remote))
+    return _first(stack, start_ns, lambda state: any(state.remote[2:4]))
 
 
 def send_nan_state(stack: Stack) -> int:
@@ -157,30 +159,62 @@ def pull_cable(stack: Stack) -> int:
     return now_ns
 
 
+class Rival:
+    """Another program that commands damping on rt/lowcmd, every 2 ms, until it is closed."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._participant = Participant(stack.domain, stack.interface, "rival")
+        kind = FAMILIES[stack.robot.wire.family].command
+        self._writer = self._participant.writer(LOW_CMD, kind)
+        kd = float(stack.robot.damping[0])
+        damping = JointCommand.damping(stack.robot.joint_count, kd)
+        self._sample = CommandEncoder(stack.robot).encode(damping)
+        while self._writer.matched() < 3:  # robot, supervisor and the campaign at least
+            time.sleep(0.01)
+        time.sleep(0.3)  # until they know of it, too
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="rival")
+
+    def start(self) -> int:
+        now_ns = time.monotonic_ns()
+        self._thread.start()
+        return now_ns
+
+    def _write(self) -> None:
+        while not self._stopping.wait(0.002):
+            self._writer.write(self._sample)
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._participant.close()
+
+
 def intrude(stack: Stack) -> int:
-    """Another program opens rt/lowcmd; it need not even write."""
-    now_ns = time.monotonic_ns()
-    participant = Participant(stack.domain, stack.interface, "intruder")
-    writer = participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command)
+    """Another program writes rt/lowcmd: control damps, and is not killed for what it says."""
+    control = stack.running["control"]
+    rival = Rival(stack)
+    now_ns = rival.start()
     time.sleep(0.5)
-    participant.close()
-    del writer
+    rival.close()
+    if control.poll() is not None:
+        raise Refusal("control was killed for what another program wrote")
     return now_ns
 
 
 def refuse_start(stack: Stack) -> int:
-    """Another program has rt/lowcmd open when the robot is to stand up: it must not."""
-    participant = Participant(stack.domain, stack.interface, "intruder")
-    writer = participant.writer(LOW_CMD, FAMILIES[stack.robot.wire.family].command)
+    """Another program writes rt/lowcmd when the robot is to stand up: it must not."""
     stack.call("estop")
     stack.until("damping", lambda: stack.mode == "damping")
     time.sleep(1.0)
     stack.succeeds("reset")
+    rival = Rival(stack)
+    rival.start()
+    time.sleep(1.0)
     now_ns = time.monotonic_ns()
     stack.succeeds("stand")
     time.sleep(0.5)
-    participant.close()
-    del writer
+    rival.close()
     return now_ns
 
 

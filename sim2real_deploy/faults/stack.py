@@ -38,6 +38,7 @@ FALLEN_RAD = 0.4
 # This process is preferred for the twin's sake; those it starts must come to it by themselves.
 ORDINARY = ("chrt", "--other", "0") if shutil.which("chrt") else ()
 MODE_S = 4.0  # with control to change its mode
+SPEED_UP_S = 1.2  # of walking, before a fault
 ERROR_LINES = 15
 
 
@@ -180,9 +181,9 @@ class Stack:
         self.until("all processes run", self.all_run)
         self.until("no alert", lambda: not ALERTS & self._active())
         self.until("a recording", lambda: self.ask(view=True)["safety"]["recorder"] == "recording")
-        self.ask(velocity=WALK)
         self.until("walking", self._walk_again, RECOVERY_S)
-        time.sleep(0.6)
+        self.ask(velocity=WALK)
+        time.sleep(SPEED_UP_S)
         self.ask(forget=True)
 
     def _make_room(self) -> None:
@@ -229,6 +230,7 @@ class Stack:
         at_rest = self.ask(view=True)["safety"].get("control") in ("damping", "passive")
         if not at_rest or not self.succeeds("reset"):
             return False
+        self.ask(velocity=None)  # walking begins with sticks at rest
         self.set_on_its_feet()
         return (
             self.succeeds("stand")

@@ -196,7 +196,9 @@ def _stage(patient: Patient) -> Finding:
 
 def _robot(patient: Patient) -> Iterator[Finding]:
     try:
-        link = DdsLink(patient.robot, patient.interface, patient.domain, name="doctor")
+        link = DdsLink(
+            patient.robot, patient.interface, patient.domain, name="doctor", listens=True
+        )
     except Refusal as refusal:
         yield Finding("robot", Verdict.FAIL, str(refusal))
         return

@@ -24,7 +24,8 @@ def names(name: str, **given: str) -> list[str]:
 
 def test_the_robot_comes_first_and_control_is_watched_from_its_start():
     assert names("go2_walk") == ["twin", "recorder", "safety_supervisor", "control"]
-    assert names("go2_walk", robot="real", interface="eth0", record="false") == [
+    assert names("go2_walk", robot="real", interface="eth0") == [
+        "recorder",
         "safety_supervisor",
         "control",
     ]
@@ -41,6 +42,7 @@ def test_only_what_control_does_not_lean_on_starts_again():
     ("given", "words"),
     [
         ({"robot": "real"}, "interface:=NAME"),
+        ({"robot": "real", "interface": "eth0", "record": "false"}, "unrecorded"),
         ({"robot": "spot"}, "one of twin, real"),
         ({"domain": "233"}, "0 to 232"),
         ({"domain": "-1"}, "0 to 232"),
@@ -100,4 +102,5 @@ def test_values_reach_the_command_line_with_their_types():
     assert "preset:='1.0'" in line
     assert "sport_mode:=true" in line
     assert line[line.index("-r") + 1] == "__ns:=/a/b"
-    assert line[-2:] == ["--params-file", "over.yaml"]
+    assert line.index("--params-file") < line.index("-p"), "the bring-up has the last word"
+    assert line[line.index("--params-file") + 1] == "over.yaml"

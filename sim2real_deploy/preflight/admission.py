@@ -1,0 +1,52 @@
+"""What a process that can move a real robot asks of itself, however it was started.
+
+A bring-up asks the same before it starts anything. Asked here again, neither a parameter file nor a
+node started by hand gets past clearance or the safety chain.
+"""
+
+from pathlib import Path
+
+from sim2real_deploy.errors import Refusal
+
+LOOPBACK = "lo"
+TWIN = "twin"  # how a twin's participant calls itself on the robot's bus
+
+
+def check_wire(interface: str, clock: str, supervised: bool = True) -> None:
+    """Off this machine there may be a robot: nothing there runs unwatched or on a twin's time."""
+    if interface == LOOPBACK:
+        return
+    if not supervised:
+        raise Refusal(
+            f"supervised:=false on interface '{interface}': without the safety supervisor control "
+            f"runs on '{LOOPBACK}' alone, against a twin"
+        )
+    if clock:
+        raise Refusal(
+            f"clock:={clock} on interface '{interface}': a clock that may wait belongs to a twin "
+            f"on '{LOOPBACK}'; a robot's time never waits"
+        )
+
+
+def check_policy(
+    interface: str, real: bool, policy: str, stage: str, runs: Path, last_run: str, waiver: str
+) -> None:
+    """Refuse a policy that has not earned this stage; on a twin any may walk."""
+    if is_real(interface, real):
+        from sim2real_deploy.gate.clearance import check_clearance
+
+        check_clearance(policy, stage, runs, last_run, waiver)
+
+
+def is_real(interface: str, real: bool) -> bool:
+    """Whether this may be a real robot; on the loopback there is none."""
+    return real and interface != LOOPBACK
+
+
+def check_robot(interface: str, real: bool, name: str) -> None:
+    """Who says that it is a twin must have one at the other end: `name` is who sends the states."""
+    if interface != LOOPBACK and not real and name != TWIN:
+        raise Refusal(
+            f"the states on '{interface}' come from '{name or 'an unnamed program'}' and not from "
+            "a twin: a real robot is started with robot:=real"
+        )
