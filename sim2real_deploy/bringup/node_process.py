@@ -9,12 +9,12 @@ from sim2real_deploy.bringup.graph import Process, Value
 
 def command_line(process: Process, namespace: str = "", params_file: str = "") -> list[str]:
     command = [sys.executable, "-m", f"sim2real_deploy.nodes.{process.name}", "--ros-args"]
+    if params_file:  # first: what the bring-up itself sets has the last word
+        command += ["--params-file", params_file]
     for name, value in process.parameters.items():
         command += ["-p", f"{name}:={_ros_value(value)}"]
     if namespace:
         command += ["-r", f"__ns:=/{namespace.strip('/')}"]
-    if params_file:
-        command += ["--params-file", params_file]
     return command
 
 

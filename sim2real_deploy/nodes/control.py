@@ -111,6 +111,7 @@ class ControlNode(Driver):
         admission.check_policy(
             self._interface,
             self._real,
+            values["robot"],
             policy,
             values["stage"],
             Path(values["runs"]),

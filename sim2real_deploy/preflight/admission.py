@@ -29,13 +29,20 @@ def check_wire(interface: str, clock: str, supervised: bool = True) -> None:
 
 
 def check_policy(
-    interface: str, real: bool, policy: str, stage: str, runs: Path, last_run: str, waiver: str
+    interface: str,
+    real: bool,
+    robot: str,
+    policy: str,
+    stage: str,
+    runs: Path,
+    last_run: str,
+    waiver: str,
 ) -> None:
     """Refuse a policy that has not earned this stage; on a twin any may walk."""
     if is_real(interface, real):
         from sim2real_deploy.gate.clearance import check_clearance
 
-        check_clearance(policy, stage, runs, last_run, waiver)
+        check_clearance(policy, robot, stage, runs, last_run, waiver)
 
 
 def is_real(interface: str, real: bool) -> bool:

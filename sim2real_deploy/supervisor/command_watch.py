@@ -30,7 +30,7 @@ class CommandWatch:
         self._content = b""
         self._heard: dict[int, int] = {}  # by writer: when it last sent something
 
-    def see(self, samples: Iterable[Sample], control: str, now_ns: int) -> None:
+    def see(self, samples: Iterable[Sample[bytes]], control: str, now_ns: int) -> None:
         """Take in what was sent since the last look; `control` is its participant, or ""."""
         if control != self._control:
             self._control, self._content = control, b""
