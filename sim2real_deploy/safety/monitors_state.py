@@ -94,7 +94,10 @@ class Posture:
     """Orientation and acceleration: believable, and upright."""
 
     MEASURES: ClassVar = frozenset(
-        {"quaternion_error", "imu_range", "gravity_error_rad", "tilt_rad", "acceleration"}
+        {
+            *("quaternion_error", "imu_range", "gravity_error_rad"),
+            *("tilt_rad", "acceleration"),
+        }
     )
 
     def __init__(self) -> None:

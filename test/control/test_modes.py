@@ -12,6 +12,7 @@ from sim2real_deploy.control.modes import (
     decide,
 )
 from sim2real_deploy.safety.chain import CLEAR, UNHEARD, Stop
+from sim2real_deploy.safety.obedience import GOES_ON
 
 GOOD = Situation(
     fresh=True,
@@ -110,3 +111,9 @@ def test_what_is_not_in_the_table_is_refused(mode, event):
         decision = decide(mode, event, GOOD)
         assert (decision.accepted, decision.mode) == (False, mode)
         assert f"cannot {event.value} while {mode.words}" in decision.words
+
+
+def test_safety_and_control_name_the_modes_alike():
+    """The supervisor knows by their names which modes do not end in damping."""
+    ends = {Mode.PASSIVE, Mode.DAMPING, Mode.SITTING_DOWN, Mode.SLOWING_DOWN}
+    assert {mode.words for mode in set(Mode) - ends} == GOES_ON

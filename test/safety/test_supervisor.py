@@ -499,21 +499,21 @@ def test_control_that_leaves_after_damping_may_fall_silent() -> None:
     assert world.supervisor.taken_over, "but it must have damped"
 
 
-SITTING = replace(WALKING, mode="sitting down")
+SITTING = replace(WALKING, mode="sitting_down")
 
 
 def test_a_controlled_stop_may_take_its_time() -> None:
     world = World()
     world.cycle(pressed=frozenset({"stop"}))
     world.run(0.09)
-    world.run(1.0, report=replace(WALKING, mode="slowing down"))
+    world.run(1.0, report=replace(WALKING, mode="slowing_down"))
     world.run(4.5, report=SITTING)
     world.run(1.0, **OBEYING)
     assert world.supervisor.latched is Stop.STOP
     assert not world.supervisor.taken_over
 
 
-@pytest.mark.parametrize("mode", ["walking", "standing", "standing up"])
+@pytest.mark.parametrize("mode", ["walking", "standing", "standing_up"])
 def test_a_stop_that_control_ignores_becomes_an_estop_and_then_a_takeover(mode: str) -> None:
     world = World()
     world.cycle(pressed=frozenset({"stop"}))
