@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from sim2real_deploy.control import trajectory
+from sim2real_deploy.control.adaptation import Adaptation
 from sim2real_deploy.control.limits import Limiter
 from sim2real_deploy.control.modes import POLICY_MODES, Decision, Event, Mode, Situation, decide
 from sim2real_deploy.control.stages import Stage
@@ -35,9 +36,16 @@ SLOWING_DOWN = Mode.SLOWING_DOWN
 class Controller:
     """Modes, policy, limits. `asked` and `limiter.sent` are the two halves of every command."""
 
-    def __init__(self, spec: RobotSpec, stage: Stage, policy: Policy | None) -> None:
+    def __init__(
+        self,
+        spec: RobotSpec,
+        stage: Stage,
+        policy: Policy | None,
+        adaptation: Adaptation | None = None,
+    ) -> None:
         self.spec = spec
         self.policy = policy
+        self.adaptation = adaptation
         self.period_ns = round(1e9 / spec.wire.rate_hz)
         self.mode = Mode.PASSIVE
         self.reason = ""  # why this mode, for a person
@@ -183,6 +191,8 @@ class Controller:
             self.velocity.halt()
             self._handed_over = held.copy()
             self._walking_since_ns, self._policy_due_ns = now_ns, 0
+            if self.adaptation is not None:
+                self.adaptation.begin()
         elif self.mode is SLOWING_DOWN:
             self.velocity.brake()
             self._slowing_since_ns = self._moving_ns = now_ns
@@ -231,7 +241,7 @@ class Controller:
         if self._handed_over is None:
             if self.policy_stepped:
                 self._asked_memory[:] = self._target_memory
-            return self.policy_stepped
+            return self._adapt(policy) or self.policy_stepped
         share = (now_ns - self._walking_since_ns) / (HAND_OVER_S * 1e9)
         asked, before, x = self.asked, self._handed_over, trajectory.smooth(share)
         if share >= 1.0:
@@ -241,6 +251,17 @@ class Controller:
         trajectory.mix(before.kd, policy.kd, x, asked.kd)
         asked.dq.fill(0.0)
         asked.torque.fill(0.0)
+        return True
+
+    def _adapt(self, policy: Policy) -> bool:
+        """Write this tick's corrections into `asked`; False when they are those of the last one."""
+        adaptation, asked = self.adaptation, self.asked
+        assert self.state is not None
+        if adaptation is None or not adaptation.step(self.state, True):
+            return False
+        np.multiply(policy.kp, adaptation.gain, asked.kp)
+        np.multiply(policy.kd, adaptation.gain, asked.kd)
+        np.copyto(asked.torque, adaptation.torque)
         return True
 
     def _step_policy(self, policy: Policy, now_ns: int) -> None:
@@ -265,7 +286,10 @@ class Controller:
             self.policy_failed |= self.mode in POLICY_MODES
             self.fail("the command is not finite", now_ns)
             return None
-        return self.limiter.hold(self.state, torque_fraction)
+        sent = self.limiter.hold(self.state, torque_fraction)
+        if self.adaptation is not None:
+            self.adaptation.remember(self.limiter.sent_block, self.limiter.acted)
+        return sent
 
 
 def _is_upright(state: RobotState) -> bool:

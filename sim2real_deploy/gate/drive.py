@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sim2real_deploy.control.adaptation import open_adaptation
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.modes import Event, Mode
 from sim2real_deploy.control.stages import load_stage
@@ -27,11 +28,17 @@ class Drive:
     """Controller and supervisor on one robot; unsupervised, nobody ever objects."""
 
     def __init__(
-        self, bundle: Bundle, robot: SimulatedRobot, stage: str = STAGE, supervised: bool = False
+        self,
+        bundle: Bundle,
+        robot: SimulatedRobot,
+        stage: str = STAGE,
+        supervised: bool = False,
+        adaptation: str = "none",
     ) -> None:
         self.robot, self.spec = robot, bundle.spec
         self.link = InProcessLink(bundle.spec, robot)
-        self.controller = Controller(bundle.spec, load_stage(stage), bundle.open())
+        adapts = open_adaptation(bundle.spec, adaptation)
+        self.controller = Controller(bundle.spec, load_stage(stage), bundle.open(), adapts)
         self.controller.situation.sport_released = True
         self.safety = (
             LockstepSupervisor(self.controller, self.link, stage, SUPERVISED_EVERY)
