@@ -2,15 +2,12 @@
 
 from typing import Protocol
 
-import mujoco
-
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.faults import Fault
 from sim2real_deploy.twin.floors import Floor
-from sim2real_deploy.twin.model import BASE
 from sim2real_deploy.twin.physics import MujocoPhysics, Physics
 from sim2real_deploy.twin.robot import Truth, TwinRobot, Vector
 from sim2real_deploy.wire.in_process import Plant
@@ -58,8 +55,7 @@ def open_robot(
     """A robot with `payload` kg on its trunk, to be reset to a seed before use."""
     twin = TwinRobot(robot, floor, imperfections, physics=_physics(engine))
     if payload:
-        twin.model.body_mass[twin.model.body(BASE).id] += payload
-        mujoco.mj_setConst(twin.model, mujoco.MjData(twin.model))
+        twin.carry(payload)
     return twin
 
 

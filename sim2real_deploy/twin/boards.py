@@ -94,6 +94,11 @@ class Boards:
             command.efforts[:, np.equal(modes, 0)] = 0.0
         return True
 
+    def weaken(self, strength: npt.NDArray[np.float64]) -> None:
+        """Motors of another strength, from the next command on."""
+        self._strength[:] = strength
+        self._known = b""
+
     def watch(self, now_ns: int) -> None:
         """Damp when commands have been silent for too long."""
         if self.alive and now_ns - self._accepted_ns > self._timeout_ns:

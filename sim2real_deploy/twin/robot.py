@@ -228,6 +228,11 @@ class TwinRobot:
         """Sticks and buttons of the wireless controller, until the next call."""
         self._message.slow.remote = remote.encode(held)
 
+    def carry(self, kg: float) -> None:
+        """So much more on the trunk, from now on."""
+        self.model.body_mass[self.model.body(BASE).id] += kg
+        mujoco.mj_setConst(self.model, mujoco.MjData(self.model))
+
     @property
     def mass(self) -> float:
         """kg, with whatever it carries."""

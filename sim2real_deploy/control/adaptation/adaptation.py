@@ -1,29 +1,37 @@
 """Corrections to what the policy asks for, from what the wire shows of the robot.
 
-Gains are divided by the strength that was found; feed-forward torque takes over what a payload and
-added friction demand. Corrections act only while the policy walks, stay within bounds that no
-reading can move, change slowly, and fade out when they are switched off. Limits come afterwards
-and know nothing of them.
+Gains are divided by the strength that was found; feed-forward torque carries what a payload adds.
+Corrections act only while the policy walks, stay within bounds that no reading can move, change
+slowly, and fade out when they are switched off. Limits come afterwards and know nothing of them.
 """
 
+import math
+import struct
 from enum import Enum
 
 import numpy as np
 
 from sim2real_deploy.control.adaptation.payload import PayloadEstimator
-from sim2real_deploy.control.adaptation.reference import Reference, Vector
-from sim2real_deploy.control.adaptation.strength import CERTAIN, StrengthEstimator
+from sim2real_deploy.control.adaptation.reference import Reference
+from sim2real_deploy.control.adaptation.strength import Flags, StrengthEstimator
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
 
-EVERY = 4  # ticks: each part of the work has its own tick out of so many
+# Ticks of a cycle: odd, so that in time every tick between two steps of a policy is learnt from.
+# Each part of the work has its own tick of the cycle.
+CYCLE = 9
+LOOKS = 4  # ticks for the legs' loads, from the first tick on
+PUSH = (4, 8)
+LEARN, ESTIMATE, FOLLOW = 5, 6, 7
 GAIN_LOW, GAIN_HIGH = 0.8, 1.25  # bounds of the factor on gains
-TORQUE_BOUND = 0.1  # of the torque limit: bound of the added torque
-PAYLOAD_BOUND_KG = 4.0
-PAYLOAD_FROM_KG, PAYLOAD_UNTIL_KG = 0.8, 0.5  # made up for from the first on, until the second
+GAIN_FROM, GAIN_UNTIL = 0.03, 0.02  # a factor this far from one is used, until it is this close
 GAIN_RATE = 0.25  # 1/s: the most that a factor changes
-PAYLOAD_RATE = 2.0  # kg/s: likewise
+TORQUE_BOUND = 0.1  # of the torque limit: bound of the added torque
 TORQUE_FILTER_S = 0.01
+LEAST_TORQUE = 1e-3  # Nm: less is none
+PAYLOAD_BOUND_KG = 4.0
+PAYLOAD_FROM_KG, PAYLOAD_UNTIL_KG = 0.8, 0.5  # a payload this large is carried, until this small
+PAYLOAD_RATE = 2.0  # kg/s: the most that what is carried changes
 FADE_S = 1.0  # corrections come and go within this time
 
 
@@ -40,106 +48,121 @@ class Adaptation:
     """`step` in every tick of walking, `remember` what was sent at its end."""
 
     def __init__(self, spec: RobotSpec, adapts: Adapts, reference: Reference) -> None:
-        joints = spec.joint_count
-        rate_hz = spec.wire.rate_hz / EVERY
+        joints, rate_hz = spec.joint_count, spec.wire.rate_hz / CYCLE
+        self.adapts = adapts
         self.joint_names = spec.joint_names
         self.nominal = reference.strengths(spec)
         self.motors = StrengthEstimator(spec.torque_limit, self.nominal, rate_hz)
         self.load = PayloadEstimator(spec, reference.supported_kg, rate_hz)
-        self.gain = np.ones(joints, np.float32)  # factor on kp and kd, in force
+        self.gain = np.ones(joints, np.float32)  # factor on kp and kd
         self.torque = np.zeros(joints, np.float32)  # Nm, added
+        self.level = 0.0  # 0 to 1: how far corrections have faded in
         self._gains = adapts in (Adapts.STRENGTH, Adapts.ALL)
         self._torques = adapts in (Adapts.MRAC, Adapts.ALL)
-        self._bound: Floats = np.float32(TORQUE_BOUND) * spec.torque_limit
+        self._bounds: list[float] = (TORQUE_BOUND * spec.torque_limit).tolist()
         self._supported_kg = reference.supported_kg
-        self._period_s = EVERY / spec.wire.rate_hz
+        self._cycle_s = CYCLE / spec.wire.rate_hz
+        self._push_s = self._cycle_s / len(PUSH)
+        self._wanted = np.ones(joints)  # factors, bounds apart
+        self._uses = np.zeros(joints, np.bool_)  # joints whose factor is not one
         self._factor = np.ones(joints)  # before fading
-        self._pushed = np.zeros(joints)
-        self._payload_kg = 0.0  # that is made up for
-        self._level = 0.0  # 0 to 1: fading
-        self._usable = np.ones(joints, np.bool_)
+        self._nothing = [0.0] * joints
+        self._pushed = self._nothing  # Nm, before fading
+        self._leg_of = [0] * joints
+        self._payload_kg = 0.0  # that is carried
+        self._usable: Flags | None = None  # joints that no limit acted on; None: all
         self._tick = 0
         self._seen: int | None = None  # the robot's counter of the last state
+        self._write = struct.Struct(f"={joints}f").pack_into
+        for number, leg in enumerate(self.load.legs):
+            for joint in leg.joints:
+                self._leg_of[joint] = number
 
     def begin(self) -> None:
         """Walking begins: corrections fade in from nothing, beliefs are kept."""
         self.motors.restart()
-        self._level = 0.0
-        self._pushed[:] = 0.0
-        self._usable[:] = True
+        self.level, self._usable = 0.0, None
+        self._pushed = self._nothing
         self.gain[:], self.torque[:] = 1.0, 0.0
 
     def remember(self, sent: Floats, acted: bytes) -> None:
         """The command of this tick as it left, and the limits that acted on each joint."""
         self.motors.remember(sent)
         if any(acted):
-            self._usable &= np.frombuffer(acted, np.uint8) == 0
+            free = np.frombuffer(acted, np.uint8) == 0
+            self._usable = free if self._usable is None else self._usable & free
 
     def step(self, state: RobotState, allowed: bool) -> bool:
-        """Learn from a state; True when `gain` and `torque` may have changed."""
-        phase = self._tick % EVERY
-        self._tick += 1
+        """Learn from a state; True when `gain` or `torque` have changed."""
+        phase, self._tick = self._tick, (self._tick + 1) % CYCLE
         fresh, self._seen = state.tick != self._seen, state.tick
         if fresh:
-            self._look(phase, state)
-        if phase == EVERY - 1:
-            self._correct(state, allowed)
+            self._observe(phase, state)
+        if phase == FOLLOW:
+            self._fade(allowed)
+            return self._gains
+        pushes = self._torques and (self._payload_kg > 0.0 or any(self._pushed))
+        if pushes and phase in PUSH:
+            self._push(state.torque.tolist())
             return True
         return False
 
-    def _look(self, phase: int, state: RobotState) -> None:
-        q, torque = state.q.tolist(), state.torque.tolist()
-        for leg in range(phase, len(self.load.legs), EVERY):
-            self.load.look(leg, state, q, torque)
-        if phase == 0:
+    def _observe(self, phase: int, state: RobotState) -> None:
+        if phase < LOOKS:
+            for leg in range(phase, len(self.load.legs), LOOKS):
+                self.load.look(leg, state)
+        elif phase == LEARN:
             self.motors.learn(state.q, state.dq, state.torque, self._usable)
-            self._usable[:] = True
-        elif phase == 1:
+            self._usable = None
+        elif phase == ESTIMATE:
             self.motors.estimate()
 
-    def _correct(self, state: RobotState, allowed: bool) -> None:
-        step = self._period_s / FADE_S
-        self._level = min(1.0, self._level + step) if allowed else max(0.0, self._level - step)
-        if self._gains:
-            most = GAIN_RATE * self._period_s
-            wanted = np.clip(self.wanted_gain(), GAIN_LOW, GAIN_HIGH)
-            self._factor += np.clip(wanted - self._factor, -most, most)
-            self.gain[:] = 1.0 + self._level * (self._factor - 1.0)
-        if self._torques:
-            self._push(state.torque)
-            bound = self._level * self._bound
-            np.clip(self._level * self._pushed, -bound, bound, out=self.torque)
-
-    def wanted_gain(self) -> Vector:
-        """What the gains would have to be multiplied by, bounds apart."""
-        certain = self.motors.error < CERTAIN
-        return np.where(certain, self.nominal / np.maximum(self.motors.strength, 1e-3), 1.0)
-
-    def _push(self, torque: Floats) -> None:
-        """A leg that stands on the ground gets the payload's share of its own torque on top."""
+    def _fade(self, allowed: bool) -> None:
+        step = self._cycle_s / FADE_S
+        self.level = min(1.0, self.level + step) if allowed else max(0.0, self.level - step)
         self._follow_payload()
-        share = self._payload_kg / (self._supported_kg + self._payload_kg)
-        keep = self._period_s / (self._period_s + TORQUE_FILTER_S)
-        for leg, carries in zip(self.load.legs, self.load.carries, strict=True):
-            for joint in leg.joints:
-                wanted = share * carries * float(torque[joint])
-                if abs(wanted) <= 2.0 * float(self._bound[joint]):  # not so for NaN
-                    self._pushed[joint] += keep * (wanted - self._pushed[joint])
+        if self._gains:
+            self._follow_strength()
+
+    def _follow_strength(self) -> None:
+        self._wanted = self.nominal / np.maximum(self.motors.strength, 1e-3)
+        off = np.abs(self._wanted - 1.0)
+        self._uses = (off > GAIN_FROM) | (self._uses & (off > GAIN_UNTIL))
+        bounded = np.minimum(np.maximum(self._wanted, GAIN_LOW), GAIN_HIGH)
+        change, most = np.where(self._uses, bounded, 1.0) - self._factor, GAIN_RATE * self._cycle_s
+        self._factor += np.minimum(np.maximum(change, -most), most)
+        self.gain[:] = 1.0 + self.level * (self._factor - 1.0)
 
     def _follow_payload(self) -> None:
         found = min(max(self.load.payload_kg, 0.0), PAYLOAD_BOUND_KG)
         least = PAYLOAD_UNTIL_KG if self._payload_kg else PAYLOAD_FROM_KG
-        wanted, most = found if found >= least else 0.0, PAYLOAD_RATE * self._period_s
+        wanted, most = found if found >= least else 0.0, PAYLOAD_RATE * self._cycle_s
         self._payload_kg += min(max(wanted - self._payload_kg, -most), most)
+
+    def _push(self, torques: list[float]) -> None:
+        """A leg that stands on the ground gets the payload's share of its own torque on top."""
+        share = self._payload_kg / (self._supported_kg + self._payload_kg)
+        shares = [share * carries for carries in self.load.carries]
+        keep, level = self._push_s / (self._push_s + TORQUE_FILTER_S), self.level
+        pushed = [
+            # What is not a number leaves everything as it was.
+            was + keep * (min(max(shares[leg] * torque, -bound), bound) - was)
+            if math.isfinite(torque)
+            else was
+            for was, torque, leg, bound in zip(
+                self._pushed, torques, self._leg_of, self._bounds, strict=True
+            )
+        ]
+        self._pushed = pushed if any(abs(push) > LEAST_TORQUE for push in pushed) else self._nothing
+        self._write(self.torque.data, 0, *[level * push for push in self._pushed])
 
     @property
     def strain(self) -> float:
         """What is wanted, by what the bounds allow: above one, a bound holds it."""
         strain = 0.0
         if self._gains:
-            wanted = self.wanted_gain()
-            up, down = (wanted - 1) / (GAIN_HIGH - 1), (1 - wanted) / (1 - GAIN_LOW)
-            strain = float(np.maximum(up, down).max())
+            up, down = self._wanted - 1.0, 1.0 - self._wanted
+            strain = float(max(up.max() / (GAIN_HIGH - 1.0), down.max() / (1.0 - GAIN_LOW)))
         if self._torques:
             strain = max(strain, self.load.payload_kg / PAYLOAD_BOUND_KG)
         return strain

@@ -34,8 +34,11 @@ class PayloadEstimator:
         self._looks = 0
         self._settled = round(SETTLED * MEMORY_S * rate_hz)
 
-    def look(self, leg: int, state: RobotState, q: list[float], torque: list[float]) -> None:
+    def look(self, leg: int, state: RobotState) -> None:
         """At the load of one leg; after the last one the mean is brought up to date."""
+        q, torque = state.q.tolist(), state.torque.tolist()
+        if not math.isfinite(sum(q)):
+            return
         down = gravity_in_body(state.attitude())
         columns = self.legs[leg].pose(q).columns
         push = foot_force(columns, [torque[joint] for joint in self.legs[leg].joints])

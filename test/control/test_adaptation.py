@@ -1,0 +1,214 @@
+"""Adaptation: it finds what is wrong, and no reading takes its corrections out of their bounds."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim2real_deploy.control.adaptation import Adapts, open_adaptation
+from sim2real_deploy.control.adaptation.adaptation import (
+    CYCLE,
+    GAIN_HIGH,
+    GAIN_LOW,
+    PAYLOAD_BOUND_KG,
+    TORQUE_BOUND,
+)
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.gate.drive import Drive
+from sim2real_deploy.policy.bundle import load_bundle
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.twin.files import load_imperfections
+from sim2real_deploy.twin.robot import TwinRobot
+from support.policy_samples import make_state
+
+SPEC = load_robot("go2")
+N = SPEC.joint_count
+CALF = 2  # of the first leg
+BOUND = TORQUE_BOUND * SPEC.torque_limit
+FREE = bytes(N)
+
+
+class Bench:
+    """Motors that follow the PD law as it was `delay` ticks ago, and joints that move anyhow."""
+
+    def __init__(self, strength=None, delay=4, adapts="all", seed=0):
+        self.adaptation = open_adaptation(SPEC, adapts)
+        self.strength = self.adaptation.nominal.copy() if strength is None else strength
+        self.rng = np.random.default_rng(seed)
+        self.delay, self.tick = delay, 0
+        self.sent = [self._command()]
+        self.adaptation.begin()
+
+    def _command(self):
+        block = np.zeros((5, N), np.float32)
+        block[0] = SPEC.stand_pose + self.rng.normal(0, 0.2, N)
+        block[2], block[3] = 25.0 * self.adaptation.gain, 0.5 * self.adaptation.gain
+        block[4] = self.adaptation.torque
+        return block
+
+    def state(self, **changes):
+        time_s = self.tick / SPEC.wire.rate_hz
+        q = SPEC.stand_pose + 0.1 * np.sin(12 * time_s + np.arange(N))
+        dq = 1.2 * np.cos(12 * time_s + np.arange(N))
+        command = self.sent[max(0, len(self.sent) - self.delay)]
+        law = command[2] * (command[0] - q) + command[3] * (command[1] - dq) + command[4]
+        values = {"q": q, "dq": dq, "torque": self.strength * law + self.rng.normal(0, 0.05, N)}
+        values |= {name: change(values[name]) for name, change in changes.items()}
+        return make_state(SPEC, tick=2 * self.tick, **{k: np.float32(v) for k, v in values.items()})
+
+    def run(self, seconds, allowed=True, acted=FREE, **changes):
+        for _ in range(round(seconds * SPEC.wire.rate_hz)):
+            self.tick += 1
+            self.adaptation.step(self.state(**changes), allowed)
+            if self.tick % 10 == 0:  # the policy's rate
+                self.sent.append(self._command())
+            else:
+                self.sent.append(self.sent[-1])
+            self.adaptation.remember(self.sent[-1], acted)
+            self.check()
+        return self.adaptation
+
+    def check(self):
+        gain, torque = self.adaptation.gain, self.adaptation.torque
+        assert (gain >= np.float32(GAIN_LOW)).all()
+        assert (gain <= np.float32(GAIN_HIGH)).all()
+        assert (np.abs(torque) <= BOUND + 1e-5).all()
+
+
+def weak(joint=CALF, share=0.8):
+    strength = open_adaptation(SPEC, "all").nominal.copy()
+    strength[joint] *= share
+    return strength
+
+
+@pytest.mark.parametrize("delay", [1, 4, 8])
+def test_strength_and_delay_are_found_on_the_way(delay):
+    strength = weak(share=0.85)
+    adaptation = Bench(strength, delay).run(3.0)
+    assert adaptation.motors.delay_ticks == delay
+    assert adaptation.motors.strength == pytest.approx(strength, rel=0.03)
+    assert adaptation.gain[CALF] == pytest.approx(1 / 0.85, rel=0.03)
+    assert (np.delete(adaptation.gain, CALF) == 1.0).all()
+
+
+def test_a_motor_that_weakens_is_found_within_three_seconds():
+    bench = Bench()
+    assert (bench.run(3.0).gain == 1.0).all()
+    bench.strength = weak(share=0.85)
+    assert bench.run(3.0).gain[CALF] == pytest.approx(1 / 0.85, rel=0.03)
+
+
+def test_gains_stop_at_their_bound_and_say_so():
+    bench = Bench(weak(share=0.6))
+    adaptation = bench.run(4.0)
+    assert adaptation.gain[CALF] == pytest.approx(GAIN_HIGH)
+    assert adaptation.strain > 1.5
+    assert Bench(weak(share=0.8)).run(4.0).strain < 1.1
+
+
+def test_nothing_is_learnt_where_a_limit_acts_or_nothing_moves():
+    acted = bytes(2 if joint == CALF else 0 for joint in range(N))
+    adaptation = Bench(weak()).run(3.0, acted=acted)
+    assert adaptation.motors.error[CALF] == 1.0
+    assert adaptation.gain[CALF] == 1.0
+    bench = Bench(weak())
+    bench._command = lambda: bench.sent[0]
+    still = bench.run(3.0, q=lambda q: SPEC.stand_pose, dq=np.zeros_like)
+    assert (still.gain == 1.0).all()
+
+
+def test_an_offset_of_the_torque_sensor_is_not_taken_for_strength():
+    adaptation = Bench().run(3.0, torque=lambda torque: torque + 2.0)
+    assert adaptation.motors.strength == pytest.approx(adaptation.nominal, rel=0.03)
+
+
+def test_switched_off_corrections_fade_and_stay_away():
+    bench = Bench(weak())
+    assert bench.run(4.0).gain[CALF] > 1.2
+    before = bench.adaptation.gain[CALF]
+    bench.run(CYCLE / SPEC.wire.rate_hz, allowed=False)
+    assert before - bench.adaptation.gain[CALF] < 0.01
+    bench.run(1.5, allowed=False)
+    assert (bench.adaptation.gain == 1.0).all()
+    assert not bench.adaptation.torque.any()
+
+
+def test_only_what_was_chosen_is_corrected():
+    heavy = {"torque": lambda torque: np.where(np.arange(N) % 3 == CALF, 20.0, torque)}
+    strength = Bench(weak(), adapts="strength").run(4.0, **heavy)
+    assert not strength.torque.any()
+    assert (Bench(weak(), adapts="mrac").run(4.0).gain == 1.0).all()
+    assert open_adaptation(SPEC, "none") is None
+
+
+HOSTILE = {
+    "nan": lambda x: np.where(np.arange(N) % 2, np.nan, x),
+    "infinite": lambda x: np.where(np.arange(N) % 3, np.inf, x),
+    "jumps": lambda x: x + 1e6,
+    "large": lambda x: x * 30,
+    "zero": np.zeros_like,
+    "backwards": lambda x: -x,
+    "lies up": lambda x: x * 1.3,
+    "lies down": lambda x: x * 0.7,
+    "frozen": lambda x: np.full(N, 0.5),
+}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["q", "dq", "torque"]), st.sampled_from(sorted(HOSTILE))),
+        min_size=1,
+        max_size=5,
+    ),
+    adapts=st.sampled_from(["strength", "mrac", "all"]),
+    seed=st.integers(0, 100),
+)
+def test_no_reading_takes_a_correction_out_of_its_bounds(steps, adapts, seed):
+    """`check` runs in every tick; whatever was read, the estimates stay numbers."""
+    bench = Bench(adapts=adapts, seed=seed)
+    with np.errstate(all="ignore"):
+        for reading, lie in steps:
+            bench.run(0.15, **{reading: HOSTILE[lie]})
+    motors, load = bench.adaptation.motors, bench.adaptation.load
+    assert np.isfinite(motors.strength).all()
+    assert np.isfinite(load.payload_kg)
+
+
+def test_a_sensor_that_lies_by_30_percent_reaches_the_bound_and_no_further():
+    bench = Bench()
+    adaptation = bench.run(5.0, torque=HOSTILE["lies down"])
+    assert adaptation.gain == pytest.approx(np.full(N, GAIN_HIGH))
+    assert adaptation.strain > 1.15
+    assert Bench().run(5.0, torque=HOSTILE["lies up"]).gain == pytest.approx(
+        np.full(N, GAIN_LOW), abs=0.01
+    )
+
+
+def test_a_robot_without_a_reference_is_refused():
+    with pytest.raises(Refusal, match="adaptation:=none"):
+        open_adaptation(load_robot("g1"), Adapts.ALL)
+
+
+def walk(drive, seconds):
+    for _ in range(round(seconds * SPEC.wire.rate_hz)):
+        drive.walk_at((0.6, 0.0, 0.0))
+        drive.tick()
+
+
+def test_a_walking_twin_shows_weak_motors_and_what_it_carries():
+    twin = TwinRobot(SPEC, imperfections=load_imperfections(), seed=1)
+    drive = Drive(load_bundle("go2_walk", SPEC), twin, adaptation="all")
+    adaptation = drive.controller.adaptation
+    drive.stand_and_walk()
+    walk(drive, 4.0)
+    assert (adaptation.gain == 1.0).all()
+    assert not adaptation.torque.any()
+    twin.boards.weaken(weak())
+    twin.carry(2.0)
+    walk(drive, 4.0)
+    assert adaptation.motors.strength == pytest.approx(weak(), rel=0.03)
+    assert adaptation.load.payload_kg == pytest.approx(2.0, abs=0.5)
+    assert adaptation.gain[CALF] == pytest.approx(GAIN_HIGH, abs=0.02)
+    assert 0.3 < np.abs(adaptation.torque).max() <= BOUND.max()
+    assert adaptation.load.payload_kg < PAYLOAD_BOUND_KG
