@@ -1,7 +1,7 @@
-"""May this policy walk a real robot at this stage? Asked by every bring-up before anything starts.
+"""May this policy walk a real robot at this stage? Every bring-up asks before anything starts.
 
-Above the lowest stage two things are asked for: a result of the gate for this very network, and a
-run at the stage below that went well and whose report was made. So stages rise one at a time.
+Above the lowest stage it takes two things: a passed gate of this very network, and a good run at
+the stage below whose report was made. So stages rise one at a time.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from sim2real_deploy.policy.contract import bundle_folder
 from sim2real_deploy.topics import MODE, SAFETY, STATISTICS
 
 WAIVER = "I accept an untested policy"
-LEAST_RUNS = 20  # of each scenario: fewer say little
+LEAST_RUNS = 20  # of each scenario
 LEAST_RATE = 0.85
 WALKED_S = 10.0  # at the stage below
 _ERROR = 2  # level of a diagnostic status: a stop is in force
-_BEFORE_NS = 200_000_000  # control damps at once, and may say so before safety does
+_BEFORE_NS = 200_000_000  # control may report damping before safety reports the stop
 
 
 def check_clearance(
@@ -60,7 +60,7 @@ def _check_gate(folder: Path, robot: str, stage: str) -> None:
 
 
 def _check_row(row: GateRow, digest: str) -> None:
-    """Whatever threshold it was evaluated with: a lower one does not open the gate."""
+    """The bounds are fixed here: a lower `--threshold` does not open the gate."""
     name = f"scenario '{row.scenario}' in {row.engine}"
     if row.content != digest:
         raise Refusal(f"{name}: the scenario or its files have changed since it was tried")
@@ -93,7 +93,7 @@ def _check_last_run(below: str, sha256: str, runs: Path, given: str) -> None:
 
 
 def _runs_at(stage: str, sha256: str, runs: Path) -> Iterator[Bag]:
-    """Of this policy on a real robot, the newest first."""
+    """Runs of this policy on a real robot, newest first."""
     for folder in sorted(runs.glob("*/metadata.yaml"), reverse=True):
         try:
             bag = Bag(folder.parent)
@@ -130,7 +130,7 @@ def _check_run(bag: Bag, stage: str, sha256: str) -> None:
 
 
 def _stopped(series: dict[str, Series]) -> str:
-    """Why a stop ended motion; trying the stop while the robot lies is no fault of the run."""
+    """Why a stop ended motion; a stop tried while the robot lies does not count against the run."""
     safety, modes = series[SAFETY], texts(series[MODE]["data"])
     stop = safety["level"] >= _ERROR
     begins = np.flatnonzero(stop & ~np.append(False, stop[:-1]))
@@ -142,7 +142,7 @@ def _stopped(series: dict[str, Series]) -> str:
 
 
 def _walked_s(series: dict[str, Series]) -> float:
-    """Each mode lasts until the next, the last one for as long as control was heard."""
+    """A mode lasts until the next one, the last until the end of the recording."""
     modes, start = texts(series[MODE]["data"]), series[MODE].log_ns
     end = np.append(start[1:], max(int(part.log_ns[-1]) for part in series.values()))
     walking = np.array(modes) == Mode.WALKING.words

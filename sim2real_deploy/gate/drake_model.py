@@ -1,6 +1,6 @@
-"""The twin's model told to Drake: the same bodies, joints and shapes, number by number.
+"""The twin's MuJoCo model rebuilt in Drake: the same bodies, joints and shapes.
 
-Everything is read from the compiled MuJoCo model, so that there is no second set of numbers.
+Everything is read from the compiled MuJoCo model, so there is no second set of numbers.
 """
 
 import logging
@@ -39,23 +39,23 @@ from pydrake.systems.framework import DiagramBuilder
 
 from sim2real_deploy.errors import Refusal
 
-logging.getLogger("drake").setLevel(logging.ERROR)  # it warns of what a plane cannot do to jelly
+logging.getLogger("drake").setLevel(logging.ERROR)  # warns that half spaces have no compliant mesh
 
 Places = npt.NDArray[np.intp]
 
 _GEOM, _JOINT = mujoco.mjtGeom, mujoco.mjtJoint
-_ROUND = 0.012  # m, edge of the facets that a round shape is made of where it meets in an area
-# A foot gives by a millimetre, as it does in MuJoCo; Drake's own near-rigid contact depends on the
-# time step so much that a fast gait loses a fifth of its speed.
-_STIFFNESS = 5e4  # N/m in a point
-_MODULUS = 1e7  # Pa in an area
+_ROUND = 0.012  # m, facet size of round shapes in hydroelastic contact
+# A foot yields by a millimetre, as in MuJoCo. Drake's near-rigid default depends on the time step
+# so much that a fast gait loses a fifth of its speed.
+_STIFFNESS = 5e4  # N/m, point contact
+_MODULUS = 1e7  # Pa, hydroelastic contact
 _DISSIPATION = 2.0  # s/m
-_COARSER = 2  # a rough floor has every second point, to be made in a second
+_COARSER = 2  # of a height field only every second point, to build in a second
 
 
 @dataclass(frozen=True, slots=True)
 class DrakeModel:
-    """A Drake system ready to be stepped, and where MuJoCo's quantities stand in it."""
+    """A Drake system ready to step, and the mapping between its state and MuJoCo's."""
 
     diagram: Any
     plant: Any
@@ -65,10 +65,8 @@ class DrakeModel:
 
 
 def build(model: Any) -> DrakeModel:
-    """With the floor's friction everywhere.
-
-    Joint damping, dry friction and motors are not told: they are forces from outside.
-    """
+    """Friction is the floor's everywhere. Joint damping, dry friction and motors are left out: they
+    come in as external forces."""
     builder = DiagramBuilder()
     plant, scene = AddMultibodyPlant(
         MultibodyPlantConfig(
@@ -111,7 +109,7 @@ def _inertia(model: Any, body: int) -> Any:
 
 
 def _attach(model: Any, plant: Any, bodies: dict[int, Any], body: int) -> list[Any]:
-    """Hang a body on its parent as MuJoCo has it; gives its hinge, where it has one."""
+    """Attach a body to its parent as in MuJoCo; returns its hinge, if it has one."""
     name, parent = model.body(body).name, bodies[model.body_parentid[body]]
     place = RigidTransform(_rotation(model.body_quat[body]), model.body_pos[body])
     joints = model.body_jntadr[body] + np.arange(model.body_jntnum[body])
@@ -123,7 +121,7 @@ def _attach(model: Any, plant: Any, bodies: dict[int, Any], body: int) -> list[A
         return []
     (joint,) = joints
     if kinds != [_JOINT.mjJNT_HINGE] or model.jnt_pos[joint].any():
-        raise Refusal(f"body '{name}': Drake is told only of hinges at a body's origin")
+        raise Refusal(f"body '{name}': for Drake, only hinges at a body's origin are supported")
     frame = plant.AddFrame(FixedOffsetFrame(f"{name}_place", parent.body_frame(), place))
     label, axis, (low, high) = (
         model.joint(joint).name,
@@ -133,15 +131,15 @@ def _attach(model: Any, plant: Any, bodies: dict[int, Any], body: int) -> list[A
     hinge = plant.AddJoint(
         RevoluteJoint(label, frame, bodies[body].body_frame(), axis, low, high, 0.0)
     )
-    motor = plant.AddJointActuator(label, hinge)  # its rotor is the joint's armature
+    motor = plant.AddJointActuator(label, hinge)  # its rotor inertia is the joint's armature
     motor.set_default_rotor_inertia(model.dof_armature[model.jnt_dofadr[joint]])
     motor.set_default_gear_ratio(1.0)
     return [hinge]
 
 
 def _add_geoms(model: Any, plant: Any, bodies: dict[int, Any]) -> dict[Any, int]:
-    """A round shape meets another in one point, as long as the floor is not rough; a box, and
-    everything on a rough floor, in an area of pressure."""
+    """Round shapes get point contact; boxes, and everything on a rough floor, hydroelastic
+    contact."""
     colliding = np.flatnonzero(model.geom_contype | model.geom_conaffinity).tolist()
     floor = [geom for geom in colliding if model.geom_bodyid[geom] == 0]
     rough = _GEOM.mjGEOM_HFIELD in model.geom_type[floor]
@@ -173,7 +171,7 @@ def _shape(model: Any, geom: int) -> Any:
     }
     if kind not in shapes:
         name = model.geom(geom).name
-        raise Refusal(f"geom '{name}': Drake is not told of shape {kind.name[7:].lower()}")
+        raise Refusal(f"geom '{name}': for Drake, shape {kind.name[7:].lower()} is not supported")
     return shapes[kind]()
 
 

@@ -1,11 +1,11 @@
 """Drake as the engine behind the twin: a second opinion on rigid bodies, contact and friction.
 
-In every time step Drake solves for the velocities at its end: multibody dynamics, joint limits,
-and contact by a convex solver that shares neither its equations nor its code with MuJoCo's. What
-else the robot is made of stays the twin's own: motors, gears, boards, sensors, battery, faults.
+In each time step Drake solves for the velocities at its end: multibody dynamics, joint limits, and
+contact by a convex solver that shares neither equations nor code with MuJoCo's. The rest stays the
+twin's own: motors, gears, boards, sensors, battery, faults.
 
-Not as in MuJoCo: round shapes meet in one point and boxes in an area, dry friction fades where a
-joint is almost at rest, a rope gives a little, and a rough floor is coarser.
+Differences to MuJoCo: round shapes touch in one point and boxes in an area, dry friction fades near
+standstill, ropes stretch a little, and a rough floor is coarser.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from sim2real_deploy.gate.drake_model import build
 Vector = npt.NDArray[np.float64]
 
 _RATES = slice(3, 6)  # of the base, among MuJoCo's velocities
-_AT_REST = 0.05  # rad/s, where dry friction fades
+_AT_REST = 0.05  # rad/s, below which dry friction fades
 _ROPE = 2e4  # N/m
 
 
@@ -54,7 +54,7 @@ class DrakePhysics:
         self._feel_feet()
 
     def _tell_changes(self) -> None:
-        """A load on the trunk and a slippery floor are another model to Drake; ropes come off."""
+        """Rebuild Drake's model when masses or friction changed; update ropes."""
         model = self._model
         model.tendon_lengthspring[:] = model.tendon_range
         model.tendon_stiffness[:] = _ROPE * model.tendon_limited
@@ -70,7 +70,7 @@ class DrakePhysics:
         self._contacts = plant.get_contact_results_output_port()
 
     def _next_velocity(self) -> Vector:
-        """At the end of the step. The base's rates are about its own axes, to Drake the world's."""
+        """At the end of the step. MuJoCo has the base's rates in body axes, Drake in world axes."""
         drake, turn = self._drake, self._turn
         velocity: Vector = self._qvel.copy()
         force = self._outer_force()
@@ -94,7 +94,7 @@ class DrakePhysics:
         return force
 
     def _feel_feet(self) -> None:
-        """What a foot measures is the force along the normal of its contact."""
+        """A foot sensor measures the normal force of its contacts."""
         readings, feet, geoms = self._data.sensordata, self._foot_sensors, self._drake.geoms
         readings[list(feet.values())] = 0.0
         for first, second, force in self._normal_forces():
@@ -103,7 +103,7 @@ class DrakePhysics:
                     readings[feet[geom]] += force
 
     def _normal_forces(self) -> Iterator[tuple[Any, Any, float]]:
-        """Of the last step's contacts, with the two shapes that meet."""
+        """Of each contact in the last step, with the two shapes."""
         results = self._contacts.Eval(self._plant_context)
         for number in range(results.num_point_pair_contacts()):
             contact = results.point_pair_contact_info(number)

@@ -1,4 +1,7 @@
-"""The robot's own control code on a simulated robot in lockstep, and what an onlooker sees."""
+"""The one harness that walks a policy in process: the robot's own control code, in lockstep.
+
+The gate, `policy check`, benchmarks and reports all drive a simulated robot through it.
+"""
 
 import numpy as np
 
@@ -16,16 +19,16 @@ from sim2real_deploy.safety.chain import CLEAR
 from sim2real_deploy.twin.robot import BaseTruth, Vector
 from sim2real_deploy.wire.in_process import InProcessLink
 
-STAGE = "field"  # all the speed that a policy was trained for
-FIRST_LOOK = 20  # ticks until control and supervisor have surely seen a state, on any bus
-STAND_UP_S = 6.0  # the longest it may take
-SUPERVISED_EVERY = 4  # ticks between two cycles of the supervisor, whose work is half of a tick's
-SEEN_EVERY = 10  # ticks of the wire between two looks at what really happens
-FALLEN_HEIGHT, FALLEN_TILT = 0.5, 1.0  # of the height it stands at; rad
+STAGE = "field"  # no limits beyond the policy's own
+FIRST_LOOK = 20  # ticks until a state has arrived on the slowest bus
+STAND_UP_S = 6.0  # at most
+SUPERVISED_EVERY = 4  # ticks per cycle of the supervisor, as expensive as half a tick
+SEEN_EVERY = 10  # ticks between two samples of the simulator's ground truth
+FALLEN_HEIGHT, FALLEN_TILT = 0.5, 1.0  # share of the standing height; rad
 
 
 class Drive:
-    """Controller and supervisor on one robot; unsupervised, nobody ever objects."""
+    """Controller and, if `supervised`, the supervisor's logic on one simulated robot."""
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class Drive:
         self.controller.velocity.offer(*velocity, self.link.now_ns())
 
     def stand_and_walk(self) -> None:
-        """Up and into the policy's hands; where there is a hoist, until it is off."""
+        """Stand up, hand over to the policy, and wait until a hoist, if any, is off."""
         self.stand()
         self.walk()
 
@@ -95,7 +98,7 @@ def fallen(robot: SimulatedRobot, truth: BaseTruth) -> bool:
 
 
 def heading_velocity(truth: BaseTruth) -> Vector:
-    """Forward, sideways and turning speed, as an onlooker above the robot sees them."""
+    """Forward, sideways and turning speed in the robot's heading frame."""
     yaw = heading(truth.quaternion)
     vx, vy, _ = truth.velocity
     forward = vx * np.cos(yaw) + vy * np.sin(yaw)

@@ -1,4 +1,4 @@
-"""The robots that a policy can be tried on: one interface, one physics engine behind each name."""
+"""Simulated robots for evaluation: one interface, one physics engine behind each name."""
 
 from typing import Protocol
 
@@ -16,7 +16,7 @@ FIRST, SECOND = "mujoco", "drake"
 
 
 class SimulatedRobot(Plant, Protocol):
-    """What evaluation needs of a robot beyond its wire. From a seed it does the same every time."""
+    """What evaluation needs beyond the wire. The same seed gives the same run."""
 
     @property
     def robot(self) -> RobotSpec: ...
@@ -26,22 +26,21 @@ class SimulatedRobot(Plant, Protocol):
 
     @property
     def mass(self) -> float:
-        """kg, with whatever it carries."""
+        """kg, payload included."""
 
     @property
     def hangs(self) -> bool:
-        """Whether it is still on a hoist."""
+        """Whether a hoist still holds it."""
 
     @property
     def truth(self) -> Truth: ...
 
     def reset(self, seed: int) -> None:
-        """Lying down at the origin, all errors drawn anew, no fault and no push in force."""
+        """Lying down at the origin, errors drawn anew, without faults or pushes."""
 
     def place(self, base: Vector, base_velocity: Vector, q: Vector, dq: Vector) -> None:
-        """Put it into a state of motion: x, y, z, w, x, y, z; world m/s and body rad/s; joints.
-
-        Where z is NaN the lowest foot stands on the floor below the trunk.
+        """Set its state: base pose (x, y, z, quaternion w, x, y, z), base velocity (world m/s, body
+        rad/s), joints. With z = NaN the lowest foot is put on the floor.
         """
 
     def push(self, push: Push) -> None: ...
@@ -52,7 +51,7 @@ class SimulatedRobot(Plant, Protocol):
 def open_robot(
     engine: str, robot: RobotSpec, floor: Floor, imperfections: Imperfections, payload: float = 0.0
 ) -> SimulatedRobot:
-    """A robot with `payload` kg on its trunk, to be reset to a seed before use."""
+    """A robot with `payload` kg on its trunk; call `reset(seed)` before use."""
     twin = TwinRobot(robot, floor, imperfections, physics=_physics(engine))
     if payload:
         twin.carry(payload)

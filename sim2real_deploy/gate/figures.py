@@ -1,4 +1,4 @@
-"""From what was seen in an episode to the figures it is judged by."""
+"""From the record of an episode to the figures it is judged by."""
 
 from dataclasses import dataclass, field
 
@@ -12,42 +12,42 @@ from sim2real_deploy.gate.scenarios import SETTLE_S
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin.robot import Truth, Vector
 
-CARRIES = 0.05  # of the weight: a foot that bears as much stands
-WINDOW_S = 1.0  # velocity is averaged so long before it is compared: a gait sways
-LEAST_WAY = 0.5  # m, for figures that are counted by the metre
+CARRIES = 0.05  # share of the weight from which a foot counts as standing
+WINDOW_S = 1.0  # averaging window of velocity: a gait sways
+LEAST_WAY = 0.5  # m, the least distance for figures per metre
 GRAVITY = 9.81
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one episode. By the metre where it went anywhere, else None."""
+    """Of one episode; figures per metre are None if it hardly moved."""
 
     velocity: tuple[float, float, float]  # vx, vy, wz reached, mean of the judged time
     error: tuple[float, float, float]  # of vx, vy, wz: mean of |one-second average - command|
     distance: float  # m from where it began
-    cost_of_transport: float | None  # mechanical work by weight and way
-    torque: float  # the most, share of the joint's limit
-    temperature: float  # the most, degrees C
-    surprise: float  # how far observations are from training's: about 1 there, 0 if not told
+    cost_of_transport: float | None  # mechanical work / (weight * distance)
+    torque: float  # peak, as a share of the joint's limit
+    temperature: float  # peak, degrees C
+    surprise: float  # RMS z-score of observations against training, about 1 there; 0 if unknown
     smoothness: float  # rad: mean second difference of the targets between policy steps
-    slip: float | None  # m that feet slide by m of way
-    lift: float  # m that feet rise above the ground: the height of their ninth tenth
-    clearance: float  # m, mean height of the soles of feet that do not stand
-    knocks: float  # share of the time in which something else than feet touched
-    limits: dict[str, float]  # share of the ticks in which a limit of this kind acted
+    slip: float | None  # m of foot sliding per m walked
+    lift: float  # m, p90 - p10 of foot height above the ground
+    clearance: float  # m, mean sole height of swinging feet
+    knocks: float  # share of time with contacts other than the feet
+    limits: dict[str, float]  # share of ticks in which this limit acted
 
 
 @dataclass(slots=True)
 class Record:
-    """What is noted while an episode runs: much of it only now and then, to be fast."""
+    """Samples taken during an episode; ground truth only every few ticks, for speed."""
 
-    rate_hz: float  # of the looks
+    rate_hz: float  # of the samples
     truths: list[Truth] = field(default_factory=list)
     commands: list[tuple[float, float, float]] = field(default_factory=list)
     command_age: list[float] = field(default_factory=list)  # s
     targets: list[Floats] = field(default_factory=list)  # one per policy step
     surprise: list[float] = field(default_factory=list)  # likewise
-    torque: Vector = field(default_factory=lambda: np.zeros(0))  # most of each joint
+    torque: Vector = field(default_factory=lambda: np.zeros(0))  # peak of each joint
     temperature: float = 0.0
     ticks: int = 0
     limited: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(256, np.int64))
@@ -79,7 +79,7 @@ class Record:
         )
 
     def _error(self, velocity: Vector) -> tuple[float, float, float]:
-        """Each command by itself; its first seconds are not held against the robot."""
+        """Each command by itself, without its settling time."""
         deviations = []
         commands, ages = np.array(self.commands), np.array(self.command_age)
         for part in np.split(np.arange(len(ages)), np.flatnonzero(np.diff(ages) < 0) + 1):
@@ -101,7 +101,7 @@ class Record:
         return float(jumps.mean())
 
     def _work(self) -> float:
-        """J: what is braked is not won back."""
+        """J; braking recovers nothing."""
         power = [np.abs(truth.joint_torque * truth.joint_velocity).sum() for truth in self.truths]
         return float(np.sum(power)) / self.rate_hz
 
@@ -112,7 +112,7 @@ class Record:
         return float(moved[down[1:] & down[:-1]].sum())
 
     def _clearance(self, robot: SimulatedRobot, standing: float) -> float:
-        """Above where the same foot stands: radius and sinking-in of a sole take no part."""
+        """Relative to where the same foot stands, so that sole radius and compliance cancel."""
         height = self._foot_heights(robot)
         up = np.array([truth.foot_force for truth in self.truths]) <= standing
         feet = range(height.shape[1])
@@ -128,7 +128,7 @@ class Record:
         return float((high - low).mean())
 
     def _foot_heights(self, robot: SimulatedRobot) -> Vector:
-        """Above the ground under each foot: looks x feet."""
+        """Above the ground under each foot: samples x feet."""
         feet = np.array([truth.foot_position for truth in self.truths])
         return np.asarray(feet[:, :, 2] - robot.floor.height(feet[:, :, 0], feet[:, :, 1]))
 

@@ -1,4 +1,4 @@
-"""The supervisor's mind beside a controller in lockstep: no process, no socket, same verdicts."""
+"""The supervisor's logic beside a controller in lockstep: no process, no socket, same verdicts."""
 
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.modes import Mode
@@ -11,9 +11,9 @@ from sim2real_deploy.wire.link import Link
 
 
 class LockstepSupervisor:
-    """`verdict` once per tick, with what the tick before has sent.
+    """Call `verdict` once per tick with the command of the tick before.
 
-    It looks `every` so many ticks; in between its last verdict holds.
+    It evaluates every `every`-th tick; in between its last verdict holds.
     """
 
     def __init__(self, controller: Controller, link: Link, stage: str, every: int = 1) -> None:
@@ -22,7 +22,7 @@ class LockstepSupervisor:
         self._controller, self._link = controller, link
         self._ticks = 0
         self._every = every
-        self._state: RobotState | None = None  # the newest that it has not looked at
+        self._state: RobotState | None = None  # the newest not yet evaluated
         self._verdict = CLEAR
 
     def verdict(self, state: RobotState | None, sent: JointCommand | None) -> Verdict:

@@ -1,6 +1,6 @@
-"""A short walk that shows the whole stack works, and the figures it is judged by.
+"""The short walk of `make walk`, and the figures it is judged by.
 
-Pure: samples of the measured velocity go in with their times, a summary comes out.
+Pure: timed samples of the measured velocity in, a summary out.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 from sim2real_deploy.checks import Check
 
-SETTLE_S = 1.5  # after a change of command the robot has this long before tracking counts
+SETTLE_S = 1.5  # after a change of command, before tracking counts
 MAX_FORWARD_ERROR = 0.15  # m/s
 FALL_TILT = 1.0  # rad
 
@@ -21,7 +21,7 @@ class Segment:
     vx: float
     vy: float
     wz: float
-    share: float  # of the programme's walking time
+    share: float  # of the walking time
 
 
 PROGRAMME = (
@@ -33,7 +33,7 @@ PROGRAMME = (
 
 
 def segment_at(elapsed_s: float, duration_s: float) -> Segment | None:
-    """The segment in force; None when the programme is over. duration_s 0 repeats it for ever."""
+    """The current segment; None after the end. duration_s = 0 repeats the programme forever."""
     if duration_s <= 0:
         elapsed_s, duration_s = elapsed_s % 20.0, 20.0
     start = 0.0
@@ -51,7 +51,7 @@ class _Tracked:
 
 
 class Tracker:
-    """Adds up what the robot did in each segment."""
+    """Accumulates distance, tilt and mean velocity per segment."""
 
     def __init__(self) -> None:
         self.distance_m = 0.0
@@ -78,7 +78,7 @@ class Tracker:
                 tracked.sums[axis] += velocity[axis] * step_s
 
     def segments(self) -> list[dict[str, Any]]:
-        """Command, mean velocity and error of each segment that was walked long enough."""
+        """Command, mean velocity and error of each segment of at least half a second."""
         rows = []
         for segment in PROGRAMME:
             tracked = self._tracked.get(segment.name)

@@ -1,7 +1,7 @@
-"""What the gate said of a policy, kept in its bundle: policies/<name>/gate.json.
+"""A policy's gate result, stored in its bundle: policies/<name>/gate.json.
 
-It names the network by its sha256 and carries a digest of itself: a result edited by hand, or one
-that belongs to another network, is none. This guards against mistakes, not against forgery.
+It names the network by its sha256 and carries a digest of itself, so an edited result or one of
+another network is void. This guards against mistakes, not against forgery.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ class GateRecord(Strict):
     version: str  # of this package
     made: str  # when, UTC
     threshold: float = Field(ge=0, le=1)
-    engine: str  # whose rows are judged; others stand beside them for comparison
+    engine: str  # whose rows are judged; others are for comparison
     rows: tuple[GateRow, ...]
 
     def judged(self) -> dict[str, GateRow]:
@@ -63,7 +63,7 @@ def save_record(folder: Path, record: GateRecord) -> Path:
 
 
 def load_record(folder: Path) -> GateRecord:
-    """The stored result, or a Refusal that says why it does not count for what lies beside it."""
+    """The stored result, or a Refusal that says why it is void for this bundle."""
     path = folder / FILE
     if not path.is_file():
         raise Refusal(f"{folder.name} was never through the gate: there is no {path}")

@@ -23,7 +23,7 @@ from sim2real_deploy.twin.files import DEFAULT, IDEAL, known_twin, load_imperfec
 from sim2real_deploy.twin.floors import Floor
 
 SETTLE_S = 1.5  # after a change of command, before tracking is judged
-WORDS = {"why", "if_failed", "needed_from"}  # for people: they change no result
+WORDS = {"why", "if_failed", "needed_from"}  # without influence on results
 
 
 class Command(Strict):
@@ -34,7 +34,7 @@ class Command(Strict):
 
 
 class Pushes(Strict):
-    """A force on the trunk again and again; the side it comes from is drawn anew each time."""
+    """A repeated force on the trunk, from a random side each time."""
 
     force: float = Field(gt=0, le=2000)  # N
     direction: Literal["lateral", "any"] = "lateral"
@@ -43,30 +43,32 @@ class Pushes(Strict):
 
 
 class Start(Strict):
-    """How far from its proper pose the robot is when it begins, drawn evenly up to these."""
+    """Displacement at the start, drawn uniformly up to these bounds."""
 
-    pose: Literal["lying", "standing"]  # before it stands up, or as the policy takes over
+    pose: Literal[
+        "lying", "standing"
+    ]  # displaced before standing up, or at the hand-over to the policy
     joints: float = Field(default=0.0, ge=0, le=1)  # rad
-    tilt: float = Field(default=0.0, ge=0, le=0.6)  # rad, to any side
-    speed: float = Field(default=0.0, ge=0, le=2)  # m/s, any way
-    drop: float = Field(default=0.0, ge=0, le=0.5)  # m it falls first
+    tilt: float = Field(default=0.0, ge=0, le=0.6)  # rad, in a random direction
+    speed: float = Field(default=0.0, ge=0, le=2)  # m/s, in a random direction
+    drop: float = Field(default=0.0, ge=0, le=0.5)  # m, dropped from this height
 
 
 class TimedFault(Fault):
-    at: float = Field(ge=0)  # s after the policy took over
+    at: float = Field(ge=0)  # s after the hand-over to the policy
 
 
 class Success(Strict):
-    """What a run must do besides neither falling nor being stopped by safety."""
+    """Bounds on a run, besides not falling and not being stopped by safety."""
 
     linear_error: float = Field(default=0.2, gt=0)  # m/s, of vx and of vy
     turning_error: float = Field(default=0.25, gt=0)  # rad/s
-    distance: float = Field(default=0.0, ge=0)  # m from where it began
+    distance: float = Field(default=0.0, ge=0)  # m from the start
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The world of one episode, and the seed of what happens in it."""
+    """The world of one episode, and its seed."""
 
     floor: Floor
     imperfections: Imperfections
@@ -77,18 +79,22 @@ class Conditions:
 class Scenario(Strict):
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     why: str  # one line for people
-    if_failed: str  # what it says of a policy that fails here
-    needed_from: str  # the stage from which on a robot's policy must pass it
+    if_failed: str  # advice for a policy that fails here
+    needed_from: str  # the lowest stage that requires it on a real robot
     commands: tuple[Command, ...] = Field(min_length=1)
     floor: Floor = Floor()
     payload: float = Field(default=0.0, ge=0, le=50)  # kg on the trunk
     pushes: Pushes | None = None
     start: Start | None = None
     faults: tuple[TimedFault, ...] = ()
-    weak_motor: float = Field(default=1.0, gt=0, le=1)  # strength of one joint, each in its turn
-    preset: str = "default"  # the twin of the robot that is tried,
-    imperfections: dict[str, Any] = Field(default_factory=dict)  # and what differs from it
-    spread: float = Field(default=0.1, ge=0, le=0.5)  # of frictions and strength between trials
+    weak_motor: float = Field(
+        default=1.0, gt=0, le=1
+    )  # strength of one joint, another in each trial
+    preset: str = "default"  # the twin it runs on,
+    imperfections: dict[str, Any] = Field(default_factory=dict)  # and its changes to that
+    spread: float = Field(
+        default=0.1, ge=0, le=0.5
+    )  # +- of friction, strength and drag between trials
     stage: str = "field"
     success: Success = Success()
 
@@ -97,11 +103,11 @@ class Scenario(Strict):
         return sum(command.seconds for command in self.commands)
 
     def seed(self, trial: int) -> int:
-        """Of everything in one episode, whoever runs it."""
+        """Seed of all randomness in one episode."""
         return int.from_bytes(hashlib.sha256(f"{self.name} {trial}".encode()).digest()[:7], "big")
 
     def conditions(self, robot: RobotSpec, trial: int) -> "Conditions":
-        """What the trial's seed makes of it: no two floors and no two robots are the same."""
+        """The world of this trial: floor and robot differ from trial to trial."""
         rng = np.random.default_rng(self.seed(trial))
         friction, strength, drag = rng.uniform(1 - self.spread, 1 + self.spread, 3).tolist()
         seed = self.floor.seed + trial
@@ -139,7 +145,7 @@ def _in_other_files(preset: str, stage: str, robot: str) -> str:
 
 
 def load_scenarios(names: Sequence[str] = (), folder: Path | None = None) -> list[Scenario]:
-    """All that lie in the folder, or those named, in the order of their names."""
+    """All scenarios of the folder by name, or those named."""
     folder = folder or paths.config_file("scenarios")
     files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     unknown = [name for name in names if name not in files]
@@ -165,7 +171,7 @@ def scenario_set(name: str) -> list[str]:
 
 
 def needed_for(stage: str, scenarios: Sequence[Scenario]) -> list[Scenario]:
-    """Those that a robot's policy must pass at this stage: its own and those of all below."""
+    """What a stage requires: its own scenarios and those of all stages below."""
     below = stages_up_to(stage)
     return [scenario for scenario in scenarios if scenario.needed_from in below]
 

@@ -1,4 +1,4 @@
-"""The gate's verdict into the bundle, where a launch on a real robot looks for it."""
+"""Stores the gate's result in the bundle, where a launch on a real robot looks for it."""
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -17,7 +17,7 @@ from sim2real_deploy.policy.bundle import Bundle
 
 
 def store_rows(bundle: Bundle, rows: Sequence[Row], threshold: float, engine: str) -> Path:
-    """`engine` is the one that is judged."""
+    """`engine` is the one whose rows are judged."""
     scenarios = {scenario.name: scenario for scenario in load_scenarios()}
     record = GateRecord(
         policy=bundle.contract.name,

@@ -1,4 +1,4 @@
-"""From episodes to a verdict: a row for each scenario, and what its figures warn of in words."""
+"""From episodes to a verdict: a row per scenario, and warnings in words."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,23 +12,23 @@ from sim2real_deploy.gate.figures import Figures
 from sim2real_deploy.gate.scenarios import Scenario
 from sim2real_deploy.policy.bundle import Bundle
 
-THRESHOLD = 0.85  # success rate that a scenario asks for
+THRESHOLD = 0.85  # success rate that a scenario needs
 Z = 1.96  # of a 95 % interval
 
-# Beyond these a figure is worth a word even where the run succeeds.
-SHUFFLE_LIFT, SHUFFLE_SPEED = 0.015, 0.2  # m; m/s of command from which feet must lift
+# Beyond these a figure is flagged, even if the run succeeds.
+SHUFFLE_LIFT, SHUFFLE_SPEED = 0.015, 0.2  # m; m/s of command from which on feet must lift
 ROUGH_ACTION = 0.1  # rad
 NEAR_TORQUE = 0.95  # of the limit
-LIMITED = 0.05  # share of the ticks
-SLIDING = 0.5  # m by m
-KNOCKING = 0.02  # share of the time
-ENGINES_DIFFER = 0.15  # of the success rate
-UNFAMILIAR = 2.0  # times training's own spread
+LIMITED = 0.05  # share of ticks
+SLIDING = 0.5  # m/m
+KNOCKING = 0.02  # share of time
+ENGINES_DIFFER = 0.15  # difference of success rates
+UNFAMILIAR = 2.0  # standard deviations of training
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One scenario over all its trials, in one engine."""
+    """One scenario in one engine, over all trials."""
 
     scenario: str
     why: str
@@ -38,7 +38,7 @@ class Row:
     falls: int
     rate: float
     interval: tuple[float, float]  # Wilson, 95 %
-    error: tuple[float, float, float] | None  # medians of what walked; None where nothing did
+    error: tuple[float, float, float] | None  # medians of runs that walked; None if none did
     velocity: tuple[float, float, float] | None
     cost_of_transport: float | None
     torque: float | None  # the worst
@@ -50,14 +50,14 @@ class Row:
     clearance: float | None
     limits: dict[str, float]
     flags: tuple[str, ...]
-    reasons: dict[str, int]  # of failure, how often
+    reasons: dict[str, int]  # of failure, with counts
 
     def passes(self, threshold: float) -> bool:
         return self.rate >= threshold
 
 
 def wilson(successes: int, runs: int) -> tuple[float, float]:
-    """The interval that a success rate lies in; honest at 0 and 1, where others have no width."""
+    """Confidence interval of a success rate; has width even at 0 and 1."""
     rate, z2 = successes / runs, Z * Z
     middle = (rate + z2 / (2 * runs)) / (1 + z2 / runs)
     half = Z * sqrt(rate * (1 - rate) / runs + z2 / (4 * runs * runs)) / (1 + z2 / runs)
@@ -103,7 +103,7 @@ def summarise(
 
 
 def compared(rows: Sequence[Row], judged_in: str) -> list[Row]:
-    """Where another engine sees much less success, the row of the judged one says so."""
+    """Flag rows whose success rate is much lower in another engine."""
     found = []
     for row in rows:
         worse = [
@@ -160,7 +160,7 @@ def _limits(walked: Sequence[Figures]) -> dict[str, float]:
 
 
 def _flags(scenario: Scenario, walked: Sequence[Figures]) -> tuple[str, ...]:
-    """The known signs of a policy that will not do well on the robot."""
+    """Known signs of a policy that will not transfer to the robot."""
     flags = []
     moves = max(max(abs(v) for v in command.velocity[:2]) for command in scenario.commands)
     lift = median(figures.lift for figures in walked)
@@ -192,7 +192,7 @@ def _flags(scenario: Scenario, walked: Sequence[Figures]) -> tuple[str, ...]:
 
 
 def _bias(scenario: Scenario, walked: Sequence[Figures]) -> list[str]:
-    """Speeds that miss the command all the same way are learnt, not bad luck."""
+    """A consistent error in one direction is learnt, not chance."""
     flags = []
     wanted = scenario.commands[0].velocity
     reached = _medians([figures.velocity for figures in walked])

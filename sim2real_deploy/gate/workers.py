@@ -1,7 +1,7 @@
-"""Many episodes: on all cores or a cluster, and never twice.
+"""Runs many episodes, on all cores or a Ray cluster, and none twice.
 
-Every result is a line in a file as soon as it is there; the lines are found again by what they
-depend on, so an evaluation that was interrupted goes on where it ended.
+Each result is appended to a file as one line, keyed by everything it depends on, so an interrupted
+evaluation resumes where it stopped.
 """
 
 import hashlib
@@ -22,11 +22,11 @@ from sim2real_deploy.gate.scenarios import Scenario
 from sim2real_deploy.policy.bundle import Bundle
 
 Task = tuple[str, Scenario, int]  # engine, scenario, trial
-RAY_AHEAD = 2  # tasks that each worker of a cluster has waiting
+RAY_AHEAD = 2  # tasks queued per worker of a cluster
 
 
 def run_here(bundle: Bundle, tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Episode]]:
-    """As they are done; one worker is this process itself."""
+    """Yields results as they finish; with one worker, runs in this process."""
     if workers == 1:
         for task in tasks:
             yield task, run_episode(bundle, *task)
@@ -36,7 +36,7 @@ def run_here(bundle: Bundle, tasks: Sequence[Task], workers: int) -> Iterator[tu
         yield from pool.imap_unordered(_run, tasks)
 
 
-_bundle: Bundle | None = None  # of a worker process
+_bundle: Bundle | None = None  # in a worker process
 
 
 def _begin(bundle: Bundle) -> None:
@@ -52,7 +52,7 @@ def _run(task: Task) -> tuple[Task, Episode]:
 def run_on_ray(
     bundle: Bundle, tasks: Sequence[Task], address: str
 ) -> Iterator[tuple[Task, Episode]]:
-    """On a cluster at `address`, or on one started here for "local"."""
+    """On the cluster at `address`; "local" starts one here."""
     try:
         ray: Any = import_module("ray")
     except ImportError:
@@ -90,13 +90,13 @@ class Key:
 
 
 def policy_digest(bundle: Bundle) -> str:
-    """Of the network and of everything that the contract says about it."""
+    """Of the network and its whole contract."""
     content = bundle.contract.model_dump_json().encode()
     return hashlib.sha256(content + hashlib.sha256(bundle.model).digest()).hexdigest()
 
 
 class Results:
-    """A file of results, one a line; what is there already need not be run."""
+    """A file of results, one per line."""
 
     def __init__(self, path: Path, bundle: Bundle) -> None:
         self._path, self._policy = path, policy_digest(bundle)
@@ -114,7 +114,7 @@ class Results:
             content = json.loads(line)
             self._done[Key(**content["key"])] = episode_from(content["episode"])
         except (ValueError, KeyError, TypeError):
-            return  # the line that was being written when it was interrupted
+            return  # a line cut off by an interruption
 
     def key(self, task: Task) -> Key:
         engine, scenario, trial = task

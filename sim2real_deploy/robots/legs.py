@@ -1,4 +1,4 @@
-"""A leg's kinematics in plain numbers: for three joints numpy's calls cost ten times the work."""
+"""Leg kinematics in plain floats: for three joints, numpy's call overhead is ten times the work."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class LegPose(NamedTuple):
 
 
 class LegKinematics:
-    """A chain of hinges; `joints` are their places among the robot's."""
+    """A chain of hinges; `joints` are their indices among the robot's joints."""
 
     def __init__(self, geometry: LegGeometry, joints: tuple[int, ...]) -> None:
         self.joints = joints
@@ -44,7 +44,7 @@ class LegKinematics:
 
 
 def foot_force(columns: Sequence[Vector], torques: Sequence[float]) -> Vector:
-    """What the foot pushes with when its joints pull so: J^T f = tau, by least squares."""
+    """The force at the foot for given joint torques: J^T f = tau, by least squares."""
     a = d = f = _REGULAR
     b = c = e = r = s = t = 0.0
     for (x, y, z), torque in zip(columns, torques, strict=True):
@@ -79,7 +79,7 @@ def _step(place: Vector, frame: list[Vector], origin: Vector) -> Vector:
 
 
 def _turn(frame: list[Vector], axis: int, angle: float) -> None:
-    """About one of the frame's own axes: the next two turn in their plane."""
+    """Rotate the frame about one of its own axes."""
     one, two = (axis + 1) % 3, (axis + 2) % 3
     cosine, sine = math.cos(angle), math.sin(angle)
     (x, y, z), (i, j, k) = frame[one], frame[two]

@@ -1,7 +1,7 @@
-"""Where the robot goes, from what every robot has: joint encoders, joint torques and an IMU.
+"""Leg odometry from what every robot has: joint encoders, joint torques and an IMU.
 
-A foot that carries load stands still on the ground, so the trunk moves against it; the feet that
-carry load are known from the torques. The accelerometer fills the moments between.
+A loaded foot stands still on the ground, so the trunk moves relative to it; torques tell which feet
+are loaded. The accelerometer bridges the moments in between.
 """
 
 import math
@@ -11,15 +11,15 @@ from sim2real_deploy.robots.geometry import Vector, cross, gravity_in_body, to_w
 from sim2real_deploy.robots.legs import LegKinematics, along, foot_force, minus
 
 GRAVITY = 9.81
-LOAD_FROM, LOAD_FULL = 15.0, 40.0  # N: below the first a foot does not count, above the second full
+LOAD_FROM, LOAD_FULL = 15.0, 40.0  # N: a foot counts from the first on, fully from the second
 LEGS_TRUST_S = 0.03  # time constant with which the legs correct the accelerometer
-SLIPPING = 0.2  # m/s by which a foot disagrees with the rest before it counts for half
+SLIPPING = 0.2  # m/s of disagreement with the estimate at which a foot counts for half
 LONGEST_STEP_S = 0.1
 _NOWHERE = (0.0, 0.0, 0.0)
 
 
 def legs_of(spec: RobotSpec) -> list[LegKinematics]:
-    """Those whose lengths are known."""
+    """The legs whose geometry is known."""
     place = {name: index for index, name in enumerate(spec.joint_names)}
     return [
         LegKinematics(leg.geometry, tuple(place[name] for name in leg.joints))
@@ -29,7 +29,7 @@ def legs_of(spec: RobotSpec) -> list[LegKinematics]:
 
 
 class LegOdometry:
-    """Position and velocity of the trunk; `update` with each state, at any rate."""
+    """Position and velocity of the trunk; call `update` with each state, at any rate."""
 
     def __init__(self, spec: RobotSpec) -> None:
         self._legs = legs_of(spec)

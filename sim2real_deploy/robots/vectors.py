@@ -1,14 +1,14 @@
-"""Plain numbers by the dozen: in a loop that sleeps between its ticks numpy's code is found cold,
-the interpreter's is not."""
+"""Short lists of plain floats: in a loop that sleeps between ticks numpy's code is cold in the
+caches, while the interpreter's is not."""
 
 from collections.abc import Sequence
 
 Numbers = Sequence[float]
-Bounds = Sequence[tuple[float, float]]  # the lowest and the highest of each
+Bounds = Sequence[tuple[float, float]]  # low and high of each value
 
 
 def clip(values: Numbers, bounds: Bounds) -> list[float]:
-    """Each within its bounds; what is not a number stays so."""
+    """Each value within its bounds; NaN stays NaN."""
     return [
         low if value < low else high if value > high else value
         for value, (low, high) in zip(values, bounds, strict=True)

@@ -1,7 +1,7 @@
-"""Who keeps the twin's clock: on each core a thread of the highest priority that says it is there.
+"""Heartbeats of each core, which keep the twin's clock: a thread of the highest priority each.
 
-When one of them falls silent, whatever else is on its core stands still too, and the world waits.
-Where the system does not allow that priority nobody beats, and the clock is the monotonic one.
+When a core's thread falls silent, everything else on that core stands still too, and the world
+waits. Without the right to that priority there are no beats: the clock is the monotonic one.
 """
 
 import os
@@ -13,7 +13,7 @@ from sim2real_deploy.runtime.world_clock import BEAT_NS, ClockPage
 
 
 class CoreBeats:
-    """From `start` to `close`, which takes the clock's page away: nobody is to find it again."""
+    """Beats from `start` to `close`, which also removes the clock's page."""
 
     def __init__(self, page: ClockPage) -> None:
         self._page = page

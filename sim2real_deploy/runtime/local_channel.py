@@ -1,7 +1,7 @@
 """A datagram channel between two processes of one robot on one machine: no network, no discovery.
 
-Both ends are Unix sockets in a run directory that only this user can enter. The name holds the
-ROS namespace and the vendor domain, so that two robots (or two twins) never meet.
+Both ends are Unix sockets in a run directory that only this user can enter. Its name contains the
+ROS namespace and the vendor domain, so two robots (or two twins) never mix.
 """
 
 import errno
@@ -17,7 +17,7 @@ _PATH_LIMIT = 107  # bytes of a Unix socket's address
 
 
 def run_directory(namespace: str, domain: int) -> Path:
-    """Where the processes of one robot meet: made when it is not there, mode 0700."""
+    """The run directory of one robot, created with mode 0700 if missing."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     root = Path(base) if base and os.access(base, os.W_OK) else Path(f"/tmp/run-{os.getuid()}")
     robot = re.sub(r"[^A-Za-z0-9]+", "-", namespace).strip("-") or "root"
@@ -48,7 +48,7 @@ class LocalChannel:
         try:
             if _somebody_listens(address):
                 raise Refusal(f"{address}: another '{own}' process is running; end it first")
-            self._path.unlink(missing_ok=True)  # left over from a process that was killed
+            self._path.unlink(missing_ok=True)  # left behind by a killed process
             self._socket.bind(address)
         except BaseException:
             self._socket.close()
@@ -57,7 +57,7 @@ class LocalChannel:
             os.umask(previous_mask)
 
     def send(self, datagram: bytes) -> bool:
-        """False when nobody takes it: the peer is not there, or its queue is full."""
+        """Returns False if the peer is not running or its queue is full."""
         try:
             self._socket.sendto(datagram, self._peer)
         except OSError as error:
@@ -67,7 +67,7 @@ class LocalChannel:
         return True
 
     def receive(self) -> list[bytes]:
-        """Everything that came since the last call, oldest first."""
+        """All datagrams since the last call, oldest first."""
         datagrams = []
         while True:
             try:

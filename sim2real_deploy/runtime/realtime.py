@@ -1,6 +1,7 @@
-"""Getting the scheduler, the memory and the garbage collector out of the loop's way.
+"""Real-time rights: scheduler, memory, garbage collector and power states out of the loop's way.
 
-Each is asked for, none is needed: what the system refuses is said in words, and the loop runs.
+All are optional. A function returns "" on success, else the reason for which the right is missing;
+the loop runs without it.
 """
 
 import ctypes
@@ -11,15 +12,15 @@ import sys
 from pathlib import Path
 
 FIFO_PRIORITY = 60  # above ordinary work, below the kernel's own threads
-WITNESS_PRIORITY = 99  # of who only looks whether the processor is there at all
+WITNESS_PRIORITY = 99  # of threads that only check whether the core runs at all
 SERVICE_PRIORITY = 30  # of the other threads of a loop's process
-SWITCH_INTERVAL_S = 0.0002  # how long another Python thread may keep the loop waiting; default 5 ms
-WAKE_LATENCY = "/dev/cpu_dma_latency"  # the kernel's: how long waking a core may take at most
+SWITCH_INTERVAL_S = 0.0002  # longest hold of the GIL by another thread; Python: 5 ms
+WAKE_LATENCY = "/dev/cpu_dma_latency"  # Linux PM QoS: the longest a core may take to wake up
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 
 
 def calm_interpreter() -> None:
-    """Once per process, when everything long-lived exists."""
+    """Call once per process, after all long-lived objects exist."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.collect()
     gc.freeze()
@@ -27,7 +28,7 @@ def calm_interpreter() -> None:
 
 
 def lock_memory() -> str:
-    """Keep pages in memory once touched. The reason where that is not allowed, else ""."""
+    """Keep pages in memory once touched."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0:
         return ""
@@ -35,9 +36,8 @@ def lock_memory() -> str:
 
 
 def keep_awake() -> str:
-    """Until this process ends no idle core falls asleep so deeply that waking it takes time: a
-    loop that waits for states would pay for that at each of them. The reason where that is not
-    allowed, else ""."""
+    """Keep idle cores out of deep sleep until this process ends: a loop that blocks for each state
+    would pay the wake-up latency every time."""
     try:
         held_while_open = os.open(WAKE_LATENCY, os.O_WRONLY)
         os.write(held_while_open, struct.pack("=i", 0))
@@ -47,38 +47,36 @@ def keep_awake() -> str:
 
 
 def prefer_this_process() -> None:
-    """Before any thread is made: all inherit it. A thread that the scheduler takes off the
-    processor while it holds the interpreter lock would hold the loop up, whatever its priority."""
+    """Call before any thread starts: all inherit it. Otherwise a thread that is preempted while it
+    holds the GIL would block the loop, whatever the loop's own priority."""
     _prefer(0, SERVICE_PRIORITY)
 
 
 def prefer_this_thread(priority: int = FIFO_PRIORITY) -> str:
-    """SCHED_FIFO for the calling thread. The reason where that is not allowed, else ""."""
+    """SCHED_FIFO for the calling thread."""
     return _prefer(0, priority)
 
 
 def prefer_receivers() -> str:
-    """The same for the threads in which DDS takes samples off the network: the loop waits for
-    them."""
+    """SCHED_FIFO for the DDS receive threads, which the loop waits for."""
     return next(filter(None, map(_prefer, _receivers())), "")
 
 
 def stay_together(number: int) -> str:
-    """Keep the calling thread and the receivers it waits for on one core, so that a sample is
-    handed over without waking another; `number` spreads the loops of several robots. The reason
-    where that is not allowed, else ""."""
+    """Pin the calling thread and the DDS receive threads to one core, so that handing over a sample
+    wakes no other core; `number` spreads the loops of several robots."""
     cores = sorted(os.sched_getaffinity(0), reverse=True)
     core = {cores[number % len(cores)]}
     try:
         for thread in (0, *_receivers()):
             os.sched_setaffinity(thread, core)
     except OSError as error:
-        return f"the loop wanders between cores: {error.strerror}"
+        return f"the loop is not pinned to a core: {error.strerror}"
     return ""
 
 
 def _receivers() -> list[int]:
-    """Cyclone starts them by itself and calls them "recv"; they exist once a link is open."""
+    """Cyclone DDS names its receive threads "recv..."; they exist once a link is open."""
     tasks = Path("/proc/self/task").iterdir()
     return [int(task.name) for task in tasks if _name(task).startswith("recv")]
 

@@ -1,7 +1,7 @@
-"""When the machine itself stood still, as a shared one does while its cores serve somebody else.
+"""Detects stalls of the machine itself, as on a shared host whose cores serve somebody else.
 
-On each core a witness of the highest priority sleeps by absolute deadlines. When it wakes late,
-nothing of ours could have run there either: what was measured meanwhile says nothing of us.
+On each core a process of the highest priority sleeps to absolute deadlines. When it wakes late,
+nothing else could run on that core either, so measurements of that time are not ours to judge.
 """
 
 import os
@@ -13,13 +13,13 @@ from typing import IO
 
 from sim2real_deploy.runtime import realtime
 
-PERIOD_NS = 5_000_000  # who looks more often is in the way of what is measured
-NOTED_NS = 1_000_000  # a witness this late saw the machine stand still
-STILL_MS = 1.5  # for so long: then a benchmark does not count the second in which it did
+PERIOD_NS = 5_000_000  # shorter would disturb what is measured
+NOTED_NS = 1_000_000  # waking later than this is a stall
+STILL_MS = 1.5  # from here on a benchmark discards the second
 
 
 class StallWitness:
-    """`stalled_ms` tells of a stretch of time; where real-time priority is not allowed, nothing."""
+    """Records stalls from now on; sees none where real-time priority is not allowed."""
 
     def __init__(self) -> None:
         self._stalls: list[tuple[int, int]] = []
@@ -40,7 +40,7 @@ class StallWitness:
             self._stalls.append((int(began), int(ended)))
 
     def stalled_ms(self, since_ns: int, until_ns: int) -> float:
-        """The longest that a core stood still at any moment of this stretch; 0 if none did."""
+        """The longest stall that overlaps this interval; 0 if there was none."""
         met = [e - b for b, e in tuple(self._stalls) if b < until_ns and e > since_ns]
         return max(met, default=0) / 1e6
 
@@ -55,11 +55,11 @@ class StallWitness:
 def _bear_witness(core: int) -> None:
     os.sched_setaffinity(0, {core})
     if refused := realtime.prefer_this_thread(realtime.WITNESS_PRIORITY):
-        print(f"a machine that stands still is not noticed: {refused}", file=sys.stderr)
+        print(f"stalls of this machine go unnoticed: {refused}", file=sys.stderr)
         return
     realtime.lock_memory()
     due_ns, asked_by = time.monotonic_ns(), os.getppid()
-    while os.getppid() == asked_by:  # nobody is left to hear it of who was killed
+    while os.getppid() == asked_by:  # ends with its parent, also when that was killed
         due_ns += PERIOD_NS
         time.sleep(max(0, due_ns - time.monotonic_ns()) / 1e9)
         now_ns = time.monotonic_ns()

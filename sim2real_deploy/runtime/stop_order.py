@@ -1,9 +1,9 @@
-"""Ends the processes of a bring-up in order even when one signal reaches all of them at once.
+"""Ends the processes of a bring-up in order, even when one signal reaches all of them at once.
 
-A terminal's Ctrl-C, `ros2 launch` and the death of a launcher all do that. So each process holds a
-place, and leaves only when those that started after it have left: control damps first, the
-supervisor and the recorder see it, the twin goes last. A place is an abstract Unix socket: the
-kernel clears it however its process ends.
+Ctrl-C in a terminal, `ros2 launch` and a dying launcher all signal everybody. So each process holds
+a place in the order and leaves only after those that started later: control damps first, supervisor
+and recorder still see it, the twin goes last. A place is an abstract Unix socket, which the kernel
+removes however the process ends.
 """
 
 import os
@@ -17,12 +17,12 @@ PATIENCE_S = 10.0
 
 
 def environment(index: int, processes: int) -> dict[str, str]:
-    """What the launcher, which must be this process, sets for the one it starts at `index`."""
+    """The variables that a launcher (this process) sets for the process it starts at `index`."""
     return {LAUNCHER_PID: str(os.getpid()), PLACE: f"{index + 1}/{processes}"}
 
 
 class StopTurn:
-    """This process's place; without a launcher there is no order to keep."""
+    """This process's place in the order; without a launcher there is none."""
 
     def __init__(self, variables: Mapping[str, str] = os.environ) -> None:
         self._launcher = variables.get(LAUNCHER_PID, "")
@@ -34,7 +34,7 @@ class StopTurn:
             self._socket.listen()
 
     def wait_turn(self, patience_s: float = PATIENCE_S) -> bool:
-        """Block until all that started later have ended; False when patience ends first."""
+        """Block until all later processes have ended; False after `patience_s`."""
         deadline = time.monotonic() + patience_s
         return all(self._wait_for(place, deadline) for place in reversed(self._later))
 
@@ -42,7 +42,7 @@ class StopTurn:
         self._socket.close()
 
     def _wait_for(self, place: int, deadline: float) -> bool:
-        """Connected to a process that never answers, the end of the connection is its end."""
+        """It never answers: the connection ends when that process does."""
         with socket.socket(socket.AF_UNIX) as waiting:
             waiting.settimeout(max(0.001, deadline - time.monotonic()))
             try:

@@ -1,10 +1,10 @@
 """The clock of the robot's world. A robot's never stops; a twin's may wait for its computer.
 
-The host of a virtual machine takes cores away for tens of milliseconds, and whatever ran there
-stands still. A robot's world goes on meanwhile, and a stop is right. A twin lives on that same
-computer, so its world can wait, for all who live in it: twin, control and supervisor read one
-clock, which the twin keeps in a page of memory they share (`twin/core_beats.py`). Every bound then
-holds in the world's time, by code that does not know which of the two clocks it was given.
+The host of a virtual machine may take cores away for tens of milliseconds. A real robot's world
+goes on meanwhile, and stopping it is right. A twin runs on that same computer, so its world can
+wait: twin, control and supervisor read one clock, which the twin keeps in shared memory
+(`core_beats.py`). All bounds then count in world time, in code that does not know which of the two
+clocks it was given.
 """
 
 import mmap
@@ -18,16 +18,16 @@ from pathlib import Path
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.runtime.local_channel import run_directory
 
-BEAT_NS = 5_000_000  # every core says this often that it is there
-GRACE_NS = 10_000_000  # since its last beat; after that it stands still
-LONGEST_NS = 250_000_000  # no core is away for longer: then the twin is, and the world goes on
-MOST_CORES = 8  # of more, all these beats would cost what they are to save
-_READ_AGAIN = 3  # times, when somebody is writing
+BEAT_NS = 5_000_000  # period of each core's heartbeat
+GRACE_NS = 10_000_000  # after its last beat a core counts as stalled
+LONGEST_NS = 250_000_000  # the most the world waits: longer, and the twin has failed
+MOST_CORES = 8  # with more, the heartbeats cost more than they save
+_READ_AGAIN = 3  # retries while a writer is active
 _VERSION = struct.Struct("=Q")
 
 
 class WorldClock:
-    """A robot's: this computer's monotonic clock, as it is: a loop asks it several times a tick."""
+    """A robot's clock: the monotonic clock itself, since a loop reads it several times a tick."""
 
     may_wait = False
 
@@ -36,12 +36,12 @@ class WorldClock:
 
     @property
     def stood_still_ns(self) -> int:
-        """How far it is behind the monotonic clock by now."""
+        """How far it has fallen behind the monotonic clock."""
         return 0
 
 
 class TwinClock(WorldClock):
-    """A twin's: the same, less the time in which a core of this computer stood still."""
+    """A twin's clock: the monotonic clock minus the time in which a core was stalled."""
 
     may_wait = True
 
@@ -58,8 +58,8 @@ class TwinClock(WorldClock):
         return self._look()[1]
 
     def _look(self) -> tuple[int, int]:
-        """The monotonic time, and how far the world is behind it: of one moment, also when this
-        thread stands still between the one and the other."""
+        """The monotonic time and the world's lag, consistent even if this thread is preempted
+        between the two reads."""
         page = self._page
         for _ in range(_READ_AGAIN):
             version, lost_ns, settled_ns, *beats_ns = page.read()
@@ -70,7 +70,7 @@ class TwinClock(WorldClock):
 
 
 def standing_ns(now_ns: int, settled_ns: int, beats_ns: Sequence[int]) -> int:
-    """For how long a core has been standing still now, of the time that is not settled yet.
+    """How long a core has been stalled by now, apart from time already settled.
 
     A core that never beat (0) is not watched.
     """
@@ -84,11 +84,11 @@ def standing_ns(now_ns: int, settled_ns: int, beats_ns: Sequence[int]) -> int:
 
 
 class ClockPage:
-    """A version, then in ns: time lost, until when that is settled, and each core's last beat.
+    """A seqlock in shared memory: time lost, until when it is settled, each core's last beat (ns).
 
-    Any process that knows the path may open it first. One process beats, in a thread per core.
-    Whoever writes puts the version before the values first and behind them last, whoever reads
-    looks the other way round: where both are the same, nothing was written in between.
+    Any process that knows the path may create it. One process writes, from a thread per core. The
+    version stands before and behind the values: a writer updates the front first and the back
+    last, a reader checks in the opposite order, so equal versions mean an unbroken read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -107,12 +107,12 @@ class ClockPage:
 
     @property
     def version(self) -> int:
-        """Of what was written last, or is being written now."""
+        """Of the last write, or of one in progress."""
         (version,) = _VERSION.unpack_from(self._memory)
         return int(version)
 
     def read(self) -> list[int]:
-        """Version and values as of one moment; those of the last reading while somebody writes."""
+        """A consistent version and values; those of the last read while a write is in progress."""
         for _ in range(_READ_AGAIN):
             (written,) = _VERSION.unpack_from(self._memory, self._end)
             values = self._form.unpack_from(self._memory, _VERSION.size)
@@ -122,7 +122,7 @@ class ClockPage:
         return self._values
 
     def beat(self, core: int) -> None:
-        """A core is there now; what was lost until now is settled."""
+        """This core runs; time lost up to now is settled."""
         with self._beating:
             now_ns = time.monotonic_ns()
             _, lost_ns, settled_ns, *beats_ns = self.read()
@@ -139,7 +139,7 @@ class ClockPage:
         self._memory[self._end :] = version
 
     def close(self) -> None:
-        """Nobody beats any more: from now on no core is watched."""
+        """No more beats: from now on no core is watched."""
         with self._beating:
             _, lost_ns, settled_ns, *beats_ns = self.read()
             self._write(lost_ns, settled_ns, *[0] * len(beats_ns))
@@ -149,14 +149,16 @@ class ClockPage:
 def _shared_memory(path: Path, size: int) -> mmap.mmap:
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        os.posix_fallocate(handle, 0, size)  # to write where there is no room ends a process
+        os.posix_fallocate(
+            handle, 0, size
+        )  # writing to a page without disk space would raise SIGBUS
         return mmap.mmap(handle, size)
     finally:
         os.close(handle)
 
 
 def open_clock(namespace: str, domain: int, name: str) -> WorldClock:
-    """The clock by its name: '' is a robot's."""
+    """The clock of this name; '' is a robot's."""
     return TwinClock(open_page(namespace, domain, name)) if name else WorldClock()
 
 
@@ -167,12 +169,12 @@ def open_page(namespace: str, domain: int, name: str) -> ClockPage:
 
 
 def world_may_wait() -> bool:
-    """Whether a twin's world on this computer is to wait for cores that are away."""
+    """Whether a twin's world on this computer waits for stalled cores."""
     return cores_may_vanish() and os.sysconf("SC_NPROCESSORS_CONF") <= MOST_CORES
 
 
 def cores_may_vanish() -> bool:
-    """Whether this is a virtual machine, so that a host could take its cores away."""
+    """Whether this is a virtual machine, whose host may take cores away."""
     try:
         return " hypervisor " in f"{Path('/proc/cpuinfo').read_text()} ".replace("\n", " ")
     except OSError:
