@@ -52,7 +52,7 @@ class Told:
 
 def trials(
     monkeypatch: pytest.MonkeyPatch, took_ms: list[float], stops: list[str], stalls_ms: list[float]
-) -> faults.Result:
+) -> faults.CaseResult:
     took = iter(took_ms)
     monkeypatch.setitem(faults.JUDGES, "damping", lambda *_: (next(took), ""))
     told = Told(stops, stalls_ms)
