@@ -18,6 +18,7 @@ from sim2real_deploy.control.trajectory import Trajectory
 from sim2real_deploy.control.velocity_command import VelocityCommand
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
+from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.safety.chain import Stop, Verdict
 
 STATE_TIMEOUT_NS = 100_000_000
@@ -46,6 +47,7 @@ class Controller:
         self.spec = spec
         self.policy = policy
         self.adaptation = adaptation
+        self._odometry = None if policy is None else policy.odometry
         self.period_ns = round(1e9 / spec.wire.rate_hz)
         self.mode = Mode.PASSIVE
         self.reason = ""  # why this mode, for a person
@@ -95,6 +97,8 @@ class Controller:
         """One tick: the command to send, or None while the wire is not ours."""
         if state is not None:
             self.state = state
+            if self._odometry is not None:
+                self._update_odometry(self._odometry, now_ns)
         self.policy_stepped = False
         self.observe_ns = self.infer_ns = 0
         self.limiter.rest()
@@ -148,6 +152,14 @@ class Controller:
         np.copyto(self.asked_block, self._damping_block)
         np.copyto(self.limiter.sent_block, self._damping_block)
         return self.limiter.sent
+
+    def _update_odometry(self, odometry: LegOdometry, now_ns: int) -> None:
+        """For policies that see their velocity: it takes every state, in every mode."""
+        assert self.state is not None
+        try:
+            odometry.update(self.state)
+        except Exception as error:  # as in `step`
+            self.fail(f"odometry: {type(error).__name__}: {error}", now_ns)
 
     def _is_fresh(self, now_ns: int) -> bool:
         state = self.state

@@ -15,7 +15,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Group, Term
 from sim2real_deploy.policy.terms import TERMS, Scalar, Seen
 from sim2real_deploy.robots.state import Floats
-from sim2real_deploy.robots.vectors import Numbers, clip
+from sim2real_deploy.robots.vectors import clip
 
 
 class TermRow:
@@ -27,7 +27,7 @@ class TermRow:
         self.function = _bind(term, where)
         try:
             self.size = len(self.function(nothing))
-        except (TypeError, ValueError, ZeroDivisionError) as error:
+        except (TypeError, ValueError, IndexError, ZeroDivisionError) as error:
             raise Refusal(f"{where}.params: {error}") from None
         scale = term.scale
         self.scale = tuple(scale) if isinstance(scale, Sequence) else (scale,) * self.size
@@ -44,8 +44,7 @@ class Observation:
     The newest numbers of all terms are made in one go; each term's go to its place from there.
     """
 
-    def __init__(self, group: Group, default_q: Numbers, joint_names: tuple[str, ...], where: str):
-        nothing = Seen.nothing(default_q)
+    def __init__(self, group: Group, nothing: Seen, joint_names: tuple[str, ...], where: str):
         self._group = group
         self._terms = [
             TermRow(term, nothing, f"{where}.terms.{i}") for i, term in enumerate(group.terms)

@@ -14,9 +14,10 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Contract
 from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.session import Session
-from sim2real_deploy.policy.terms import Seen
+from sim2real_deploy.policy.terms import TERMS, Seen
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.geometry import gravity_in_body
+from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.robots.vectors import Numbers, clip
 
@@ -29,9 +30,10 @@ class Policy:
     def __init__(self, contract: Contract, spec: RobotSpec, model: bytes, where: str):
         self.contract = contract
         self._to_policy = itemgetter(*[spec.joint_names.index(name) for name in contract.joints])
-        self._seen = Seen.nothing(np.array(contract.default_position, np.float32).tolist())
+        self._seen = Seen.nothing(_float32(contract.default_position), len(spec.legs))
+        self.odometry = _odometry(contract, spec, where)  # `update` it with every state
         self._observations = [
-            Observation(group, self._seen.default_q, contract.joints, f"{where}: observations.{i}")
+            Observation(group, self._seen, contract.joints, f"{where}: observations.{i}")
             for i, group in enumerate(contract.observations)
         ]
         self.labels = tuple(label for item in self._observations for label in item.labels)
@@ -66,6 +68,7 @@ class Policy:
                 (action.offset, self._held),
             )
         )
+        self.extras = _extras(contract)  # by name, how many values
         self._read_action = struct.Struct(f"={len(contract.joints)}f").unpack_from
         self._write_target = struct.Struct(f"={len(names)}f").pack_into
         # Of arrays that are read and written in every step: to ask them for it takes longer.
@@ -93,11 +96,25 @@ class Policy:
     def _see(self, state: RobotState, command: Numbers) -> None:
         seen = self._seen
         seen.gyroscope = state.rates()
-        seen.gravity = gravity_in_body(state.attitude())
+        seen.attitude = attitude = state.attitude()
+        seen.gravity = gravity_in_body(attitude)
         seen.command = clip(command, self._commands)
         q, dq = state.motion()
         seen.q, seen.dq = self._to_policy(q), self._to_policy(dq)
         seen.time_s = self._steps / self.contract.rate_hz
+        odometry = self.odometry
+        if odometry is not None:
+            if odometry.last_ns != state.received_ns:
+                odometry.update(state)
+            seen.velocity, seen.loads = odometry.velocity, odometry.loads
+
+    def give(self, name: str, values: Numbers) -> None:
+        """What an `extra_command` or `height_scan` term shows from the next step on."""
+        size = self.extras.get(name)
+        if size != len(values):
+            known = ", ".join(f"{key} ({count})" for key, count in self.extras.items()) or "none"
+            raise Refusal(f"'{name}' with {len(values)} values: the policy takes {known}")
+        self._seen.given[name] = tuple(values)
 
     def infer(self) -> Floats:
         """The joint targets, SDK order. Not finite where the network is not: the caller judges."""
@@ -147,6 +164,31 @@ class Policy:
             mean = np.array(item.mean, np.float32)
             rows.append((values_seen, mean, per_std, np.zeros_like(mean)))
         return rows
+
+
+def _odometry(contract: Contract, spec: RobotSpec, where: str) -> LegOdometry | None:
+    names = [term.name for group in contract.observations for term in group.terms]
+    wanting = [name for name in names if name in TERMS and TERMS[name].odometry]
+    if not wanting:
+        return None
+    if not LegOdometry.possible(spec):
+        raise Refusal(
+            f"{where}: observations: '{wanting[0]}' comes from leg odometry, and the leg "
+            f"geometry of {spec.name} is not known (legs.*.geometry in its file)"
+        )
+    return LegOdometry(spec)
+
+
+def _extras(contract: Contract) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for group in contract.observations:
+        for term in group.terms:
+            if term.name == "extra_command":
+                default = term.params["default"]
+                sizes[str(term.params["name"])] = len(default) if isinstance(default, tuple) else 1
+            elif term.name == "height_scan":
+                sizes[term.name] = int(float(term.params["count"]))  # type: ignore[arg-type]
+    return sizes
 
 
 def _float32(values: Sequence[float]) -> list[float]:

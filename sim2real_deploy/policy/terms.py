@@ -9,11 +9,12 @@ term's values become on a robot seen in a left-right mirror.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
+from sim2real_deploy.robots.geometry import roll_pitch_yaw as euler
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.robots.vectors import Numbers
 
@@ -30,11 +31,17 @@ class Seen:
     dq: Numbers
     action: Numbers  # the last one; zeros at the start
     time_s: float  # since the policy took over: 0 at its first step
+    attitude: Numbers = (1.0, 0.0, 0.0, 0.0)  # quaternion, body in world
+    velocity: Numbers = (0.0, 0.0, 0.0)  # m/s, body frame, from the odometry
+    loads: Numbers = ()  # N on each foot in the robot's leg order, from the odometry
+    given: dict[str, Numbers] = field(default_factory=dict)  # what else was sent, by name
 
     @classmethod
-    def nothing(cls, default_q: Numbers) -> "Seen":
+    def nothing(cls, default_q: Numbers, feet: int = 4) -> "Seen":
         still, upright, rest = (0.0,) * 3, (0.0, 0.0, -1.0), (0.0,) * len(default_q)
-        return cls(still, upright, still, default_q, default_q, rest, rest, 0.0)
+        seen = cls(still, upright, still, default_q, default_q, rest, rest, 0.0)
+        seen.loads = (0.0,) * feet
+        return seen
 
 
 @dataclass(slots=True)
@@ -60,6 +67,7 @@ class TermForms:
     scalar: Scalar
     batch: Batch | None
     mirror: Mirror | None
+    odometry: bool  # looks at `velocity` or `loads`: leg odometry has to run
 
 
 TERMS: dict[str, TermForms] = {}
@@ -69,11 +77,13 @@ VECTOR: Mirror = (1, -1, 1)
 AXIAL: Mirror = (-1, 1, -1)
 
 
-def term(batch: Batch | None = None, mirror: Mirror | None = None) -> Callable[[Scalar], Scalar]:
-    """Enter a scalar form into the table under its own name, with the other two."""
+def term(
+    batch: Batch | None = None, mirror: Mirror | None = None, odometry: bool = False
+) -> Callable[[Scalar], Scalar]:
+    """Enter a scalar form into the table under its own name, with the rest."""
 
     def enter(scalar: Scalar) -> Scalar:
-        TERMS[scalar.__name__] = TermForms(scalar, batch, mirror)
+        TERMS[scalar.__name__] = TermForms(scalar, batch, mirror, odometry)
         return scalar
 
     return enter
@@ -89,9 +99,54 @@ def projected_gravity(seen: Seen) -> Numbers:
     return seen.gravity
 
 
+@term(mirror=VECTOR, odometry=True)
+def base_lin_vel(seen: Seen) -> Numbers:
+    return seen.velocity
+
+
+@term()
+def roll_pitch_yaw(seen: Seen, *, axes: tuple[float, ...] = (0, 1, 2)) -> Numbers:
+    """Euler angles of the body; `axes` picks some, 0 roll, 1 pitch, 2 yaw."""
+    angles = euler(seen.attitude)
+    return [angles[int(axis)] for axis in axes]
+
+
 @term(batch=lambda sight: sight.command, mirror=(1, -1, -1))
 def velocity_command(seen: Seen) -> Numbers:
     return seen.command
+
+
+@term()
+def velocity_command_part(seen: Seen, *, axes: tuple[float, ...]) -> Numbers:
+    """Some of the command, where a network takes it in parts: 0 vx, 1 vy, 2 wz."""
+    return [seen.command[int(axis)] for axis in axes]
+
+
+@term()
+def extra_command(seen: Seen, *, name: str, default: tuple[float, ...]) -> Numbers:
+    """A command beyond the velocity, as last sent under `name`; `default` until then."""
+    return seen.given.get(name, default)
+
+
+@term()
+def height_scan(seen: Seen, *, count: float, flat: float = 0.0) -> Numbers:
+    """A grid of heights as last sent under this name; until then the value of flat ground."""
+    return seen.given.get("height_scan") or (flat,) * int(count)
+
+
+@term()
+def constant(seen: Seen, *, values: tuple[float, ...]) -> Numbers:
+    return values
+
+
+@term(odometry=True)
+def foot_contacts(
+    seen: Seen, *, newtons: float = 20.0, order: tuple[float, ...] = (), lifted: float = 0.0
+) -> Numbers:
+    """1 for each foot that carries more than `newtons`, else `lifted`. `order`: places in the
+    robot's leg order, where the network has another."""
+    touching = [1.0 if load > newtons else lifted for load in seen.loads]
+    return [touching[int(place)] for place in order] if order else touching
 
 
 @term(mirror=BY_JOINT)
@@ -127,10 +182,15 @@ def gait_phase(
     period: float,
     offsets: tuple[float, ...] = (0.0,),
     zero_below: float = 0.0,
+    standing: tuple[float, ...] = (),
+    part: str = "both",
 ) -> Numbers:
     """The sines, then the cosines, of a clock of `period` seconds that starts at each offset
-    (in turns); all zero while the command's length is below `zero_below`."""
+    (in turns); `part` can be "sin" or "cos" alone. While the command's length is below
+    `zero_below` the values are `standing`, zeros unless given."""
     if zero_below > 0.0 and math.hypot(*seen.command) < zero_below:
-        return (0.0,) * (2 * len(offsets))
+        return standing or (0.0,) * (len(offsets) * (2 if part == "both" else 1))
     angles = [2.0 * math.pi * ((seen.time_s / period + offset) % 1.0) for offset in offsets]
+    if part != "both":
+        return list(map(math.sin if part == "sin" else math.cos, angles))
     return [*map(math.sin, angles), *map(math.cos, angles)]

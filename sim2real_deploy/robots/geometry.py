@@ -50,6 +50,14 @@ def heading(quaternion: Numbers) -> float:
     return math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
 
 
+def roll_pitch_yaw(quaternion: Numbers) -> Vector:
+    """Euler angles, turned about z, then y, then x; rad."""
+    w, x, y, z = quaternion
+    roll = math.atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
+    pitch = math.asin(max(-1.0, min(1.0, 2 * (w * y - z * x))))
+    return roll, pitch, heading(quaternion)
+
+
 def to_world_rows(quaternions: Rows, vectors: Rows) -> Rows:
     w, axis = quaternions[:, :1], quaternions[:, 1:]
     turned = 2.0 * np.cross(axis, vectors)

@@ -33,7 +33,7 @@ class LegOdometry:
 
     def __init__(self, spec: RobotSpec) -> None:
         self._legs = legs_of(spec)
-        self._last_ns: int | None = None
+        self.last_ns: int | None = None
         self.position: Vector = _NOWHERE  # m, world: starts at the origin
         self.velocity: Vector = _NOWHERE  # m/s, in the trunk's frame
         self.loads = [0.0] * len(self._legs)  # N on each foot
@@ -43,8 +43,8 @@ class LegOdometry:
         return bool(spec.legs) and all(leg.geometry for leg in spec.legs.values())
 
     def update(self, state: RobotState) -> None:
-        elapsed = 0.0 if self._last_ns is None else (state.received_ns - self._last_ns) / 1e9
-        self._last_ns = state.received_ns
+        elapsed = 0.0 if self.last_ns is None else (state.received_ns - self.last_ns) / 1e9
+        self.last_ns = state.received_ns
         elapsed = min(max(elapsed, 0.0), LONGEST_STEP_S)
         attitude = state.attitude()
         x, y, z = gravity_in_body(attitude)

@@ -25,7 +25,7 @@ def seen(**changes) -> Seen:
 
 
 def observe(group: Group, *moments: Seen) -> np.ndarray:
-    observation = Observation(group, DEFAULT, NAMES, "policy.yaml: observations.0")
+    observation = Observation(group, Seen.nothing(DEFAULT), NAMES, "policy.yaml: observations.0")
     observation.place(np.zeros(len(observation.labels), np.float32))
     for moment in moments:
         observation.push(moment)
@@ -37,6 +37,7 @@ def one(name: str, **term) -> Group:
 
 
 def test_every_term_shows_what_its_name_says():
+    turned = math.sqrt(0.5)
     moment = seen(
         gyroscope=[1, 2, 3],
         gravity=[0, 0.6, -0.8],
@@ -45,22 +46,42 @@ def test_every_term_shows_what_its_name_says():
         dq=[4, 5, 6],
         action=[7, 8, 9],
         time_s=0.15,
+        attitude=[turned, 0, 0, turned],  # a quarter turn to the left
+        velocity=[0.4, -0.1, 0.05],
+        loads=[50, 3, 0, 70],
+        given={"height": [0.28]},
     )
     expected = {
-        "base_ang_vel": [1, 2, 3],
-        "projected_gravity": [0, 0.6, -0.8],
-        "velocity_command": [0.5, 0.1, -0.2],
-        "joint_pos": [0.2, 0.7, -1.0],
-        "joint_pos_rel": [0.1, -0.1, 0.5],
-        "joint_vel": [4, 5, 6],
-        "last_action": [7, 8, 9],
-        "gait_phase": [1, 0],  # a quarter of 0.6 s
+        "base_ang_vel": ({}, [1, 2, 3]),
+        "projected_gravity": ({}, [0, 0.6, -0.8]),
+        "base_lin_vel": ({}, [0.4, -0.1, 0.05]),
+        "roll_pitch_yaw": ({}, [0, 0, math.pi / 2]),
+        "velocity_command": ({}, [0.5, 0.1, -0.2]),
+        "velocity_command_part": ({"axes": (2,)}, [-0.2]),
+        "extra_command": ({"name": "height", "default": (0.3,)}, [0.28]),
+        "height_scan": ({"count": 3, "flat": 0.1}, [0.1, 0.1, 0.1]),
+        "constant": ({"values": (1.0, 2.0)}, [1, 2]),
+        "foot_contacts": ({"order": (1, 0, 3, 2)}, [0, 1, 1, 0]),
+        "joint_pos": ({}, [0.2, 0.7, -1.0]),
+        "joint_pos_rel": ({}, [0.1, -0.1, 0.5]),
+        "joint_vel": ({}, [4, 5, 6]),
+        "last_action": ({}, [7, 8, 9]),
+        "gait_phase": ({"period": 0.6}, [1, 0]),  # a quarter of 0.6 s
     }
     assert expected.keys() == TERMS.keys()
-    for name, values in expected.items():
-        params = {"period": 0.6} if name == "gait_phase" else {}
+    for name, (params, values) in expected.items():
         found = observe(one(name, params=params), moment)
         np.testing.assert_allclose(found, values, atol=1e-6, err_msg=name)
+
+
+def test_gait_phase_has_a_value_for_standing_and_can_be_taken_in_parts():
+    """As holosoma has it: cosine and sine apart, both feet half a turn in while it stands."""
+    term = {"period": 1.0, "offsets": (0.0, 0.5), "zero_below": 0.01}
+    walking, standing = seen(command=[0.3, 0, 0], time_s=0.25), seen()
+    for part, moving, still in (("sin", [1, -1], [0, 0]), ("cos", [0, 0], [-1, -1])):
+        group = one("gait_phase", params={**term, "part": part, "standing": tuple(still)})
+        np.testing.assert_allclose(observe(group, walking), moving, atol=1e-6)
+        np.testing.assert_allclose(observe(group, standing), still)
 
 
 def test_gait_phase_has_sines_then_cosines_and_rests_with_the_command():
@@ -117,7 +138,7 @@ def test_the_first_step_has_the_past_it_was_told(start, past):
 
 def test_reset_forgets():
     group = Group(input="obs", terms=HISTORY)
-    observation = Observation(group, DEFAULT, NAMES, "")
+    observation = Observation(group, Seen.nothing(DEFAULT), NAMES, "")
     observation.place(np.zeros(12, np.float32))
     observation.push(seen(**A))
     observation.reset()
@@ -128,7 +149,7 @@ def test_reset_forgets():
 
 def test_labels_name_each_entry():
     group = Group(input="obs", terms=(*HISTORY, Term(name="gait_phase", params={"period": 1.0})))
-    labels = Observation(group, DEFAULT, NAMES, "").labels
+    labels = Observation(group, Seen.nothing(DEFAULT), NAMES, "").labels
     assert labels[6:10] == ("joint_vel.hip@-1", "joint_vel.thigh@-1", "joint_vel.calf@-1",
                             "joint_vel.hip")  # fmt: skip
     assert labels[-2:] == ("gait_phase.0", "gait_phase.1")

@@ -46,7 +46,7 @@ def test_training_sees_what_the_deployed_policy_will_see() -> None:
     """Frame after frame, history included, from the first one on."""
     rng = np.random.default_rng(1)
     group = Group(input="observation", terms=CONFIG.observation)
-    deployed = Observation(group, ROBOT.stand_pose.tolist(), ROBOT.joint_names, "")
+    deployed = Observation(group, Seen.nothing(ROBOT.stand_pose.tolist()), ROBOT.joint_names, "")
     values = np.zeros(len(deployed.labels), np.float32)
     deployed.place(values)
     trained = Observer(CONFIG, ROBOT, 1)

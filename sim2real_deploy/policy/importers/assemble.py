@@ -21,6 +21,7 @@ from sim2real_deploy.policy.importers.draft import Answers, Draft
 from sim2real_deploy.policy.importers.network import Converter, Network
 from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.policy.terms import Seen
 from sim2real_deploy.robots import RobotSpec, load_robot
 
 GOLDEN_STEPS = 8
@@ -56,7 +57,7 @@ def import_policy(
     spec, contract = _find_robot(draft, claims)
     onnx_metadata.cross_check(replace(draft, joints=contract.joints))
     size = sum(
-        _size(group, contract, f"{draft.source}: observations.{i}")
+        _size(group, contract, spec, f"{draft.source}: observations.{i}")
         for i, group in enumerate(contract.observations)
     )
     net = network.load(draft.network, size, convert)
@@ -120,8 +121,9 @@ def _names(joints: Sequence[str | int], spec: RobotSpec, source: Path) -> list[s
     return names
 
 
-def _size(group: Group, contract: Contract, where: str) -> int:
-    return len(Observation(group, contract.default_position, contract.joints, where).labels)
+def _size(group: Group, contract: Contract, spec: RobotSpec, where: str) -> int:
+    nothing = Seen.nothing(contract.default_position, len(spec.legs))
+    return len(Observation(group, nothing, contract.joints, where).labels)
 
 
 def _ports(contract: Contract, net: Network, where: Path) -> dict[str, Any]:
