@@ -1,5 +1,6 @@
 """`sim2real policy`: bring a policy in, check it, read it, compare it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ policy = typer.Typer(help="Bring policies in, and check what they claim.", no_ar
 app.add_typer(policy, name="policy")
 
 
-def _convert(path: Path, observation_size: int) -> bytes:
+def _convert(path: Path, sizes: Sequence[int]) -> bytes:
     try:
         from sim2real_deploy.training import torchscript
     except ImportError:
@@ -25,7 +26,7 @@ def _convert(path: Path, observation_size: int) -> bytes:
             f"{path}: TorchScript is converted with torch, which is not installed here: "
             "pip install 'sim2real_deploy[train]'"
         ) from None
-    return torchscript.convert(path, observation_size)
+    return torchscript.convert(path, sizes)
 
 
 def _answers(pairs: list[str]) -> dict[str, Any]:
@@ -60,10 +61,14 @@ def import_(
     from sim2real_deploy.policy.importers.assemble import import_policy
     from sim2real_deploy.policy.importers.draft import Answers
 
-    bundle = import_policy(
-        source, output, Answers(_answers(answers), network), _convert, name=name, robot=robot
+    imported = import_policy(
+        source, output, Answers(_answers(answers), network, robot), _convert, name=name
     )
+    bundle = imported.bundle
     typer.echo(f"{output}: {bundle.contract.name} for {bundle.spec.title}")
+    typer.echo(f"  from {imported.form} and {imported.network}")
+    for line in imported.assumed:
+        typer.echo(f"  not in the file, assumed: {line}")
     typer.echo(f"Now see whether it walks: sim2real policy check {output}")
 
 

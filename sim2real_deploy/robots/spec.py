@@ -128,6 +128,7 @@ class RobotSpec(Strict):
     joints: tuple[Joint, ...]
     legs: dict[str, Leg]
     joint_orders: dict[str, tuple[str, ...]] = Field(default_factory=dict)  # of known policies
+    poses: dict[str, tuple[float, ...]] = Field(default_factory=dict)  # default ones, by project
     temperature: Temperature
     battery: Battery
     sources: dict[str, str]  # where each group of facts comes from
@@ -152,6 +153,9 @@ class RobotSpec(Strict):
         for order, joints in self.joint_orders.items():
             if sorted(joints) != sorted(names):
                 raise ValueError(f"joint_orders.{order}: must name every joint once")
+        for pose, angles in self.poses.items():
+            if len(angles) != len(names):
+                raise ValueError(f"poses.{pose}: {len(angles)} values for {len(names)} joints")
         for group in ("joints", "legs", "wire", "temperature", "battery"):
             if not self.sources.get(group):
                 raise ValueError(f"sources.{group}: every group of facts names its source")

@@ -1,12 +1,13 @@
 """TorchScript to ONNX, with a network's hidden state made visible.
 
-A recurrent policy exported as TorchScript keeps its state in buffers that it changes itself; in
-ONNX those become an input and an output. The result is compared with the original on random
-inputs before anyone sees it.
+A recurrent policy exported as TorchScript keeps its state in buffers that it overwrites, or in
+attributes that it sets anew; in ONNX each becomes an input and an output. The result is compared
+with the original on random inputs before anyone sees it.
 """
 
 import io
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,20 @@ STEPS = 20  # compared, in one run, so that a lost state shows
 TOLERANCE = 1e-4
 NAMESPACES = ("aten::", "prim::")
 FORBIDDEN = ("aten::save", "aten::from_file")  # operators that reach for the disk
-STATE_NAMES = ("h", "c")
+STATE_NAMES = ("h", "c", "s2", "s3")  # the first two as rsl_rl names them
 LOST_STATE = "keeps a state in a way that cannot be followed; export it as ONNX"
 
 
-def convert(path: Path, observation_size: int) -> bytes:
-    """The network as ONNX: inputs obs[, h_in[, c_in]], outputs actions[, h_out[, c_out]]."""
+def convert(path: Path, sizes: Sequence[int]) -> bytes:
+    """The network as ONNX, with one input for each of `sizes`: obs[, obs1...][, h_in[, c_in]] in,
+    actions[, h_out[, c_out]] out."""
     torch.set_num_threads(1)
     module = _load(path)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        states = _changed_buffers(module, observation_size, path)
-        model = _export(module, states, observation_size, path)
-        _compare(module, states, model, observation_size, path)
+        states = _states(module, sizes, path)
+        model = _export(module, states, sizes, path)
+        _compare(module, states, model, path)
     return model
 
 
@@ -60,48 +62,78 @@ def _kinds(block: Any) -> set[str]:
     return kinds
 
 
-def _changed_buffers(module: Any, size: int, path: Path) -> list[str]:
-    """The buffers that a step changes; all set to zero, as at the start of a walk."""
-    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    try:
-        module(torch.ones(1, size))
-    except RuntimeError as error:
+def _states(module: Any, sizes: Sequence[int], path: Path) -> dict[str, torch.Tensor]:
+    """The buffers and attributes that a step changes, as at the start of a walk: all zeros."""
+    if len(list(module.graph.inputs())) - 1 != len(sizes):
         raise Refusal(
-            f"{path}: does not take the {size} numbers that the description makes: "
+            f"{path}: takes {len(list(module.graph.inputs())) - 1} inputs, the description "
+            f"makes {len(sizes)}"
+        )
+    names = {name for name, _ in module.named_buffers()}
+    names |= {node.s("name") for node in module.inlined_graph.nodes() if _sets_attribute(node)}
+    before = {name: _attribute(module, name).clone() for name in sorted(names)}
+    try:
+        module(*(torch.ones(1, size) for size in sizes))
+    except RuntimeError as error:
+        numbers = " + ".join(str(size) for size in sizes)
+        raise Refusal(
+            f"{path}: does not take the {numbers} numbers that the description makes: "
             f"{str(error).strip().splitlines()[-1]}"
         ) from None
-    changed = []
-    for name, buffer in module.named_buffers():
-        if not torch.equal(buffer, before[name]):
-            changed.append(name)
-            buffer.zero_()
-    if len(changed) > len(STATE_NAMES):
+    states = {}
+    for name, value in before.items():
+        if not torch.equal(_attribute(module, name), value):
+            states[name] = torch.zeros_like(value)
+    if len(states) > len(STATE_NAMES):
         raise Refusal(
-            f"{path}: keeps {len(changed)} states ({', '.join(changed)}), at most 2 can be"
+            f"{path}: keeps {len(states)} states ({', '.join(states)}), at most "
+            f"{len(STATE_NAMES)} can be"
         )
-    return changed
+    _reset(module, states)
+    return states
 
 
-def _export(module: Any, states: list[str], size: int, path: Path) -> bytes:
-    frozen = torch.jit.freeze(module, preserved_attrs=states, optimize_numerics=False)
+def _sets_attribute(node: Any) -> bool:
+    return bool(node.kind() == "prim::SetAttr")
+
+
+def _attribute(module: Any, name: str) -> torch.Tensor:
+    value: torch.Tensor = module
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _reset(module: Any, states: Mapping[str, torch.Tensor]) -> None:
+    for name in states:
+        _attribute(module, name).zero_()
+
+
+def _export(
+    module: Any, states: Mapping[str, torch.Tensor], sizes: Sequence[int], path: Path
+) -> bytes:
+    frozen = torch.jit.freeze(module, preserved_attrs=list(states), optimize_numerics=False)
     graph = frozen.forward.graph.copy()
     torch._C._jit_pass_inline(graph)
+    assigned = _follow_assignments(graph)
     try:
         lowered: tuple[Any, list[Any]] = torch._C._jit_pass_lower_graph(graph, frozen._c)
     except RuntimeError:
         raise Refusal(f"{path}: {LOST_STATE}") from None
     graph, buffers = lowered
-    _return_states(graph, len(states), path)
+    _return_states(graph, len(sizes) + len(assigned), len(states) - len(assigned), path)
+    first = [*(states[name] for name in assigned), *(torch.zeros_like(value) for value in buffers)]
     names = STATE_NAMES[: len(states)]
+    inputs = ["obs", *(f"obs{i}" for i in range(1, len(sizes)))]
     file: Any = io.BytesIO()
     try:
         torch.onnx.export(
             torch._C._create_function_from_graph("policy", graph),
-            (torch.zeros(1, size), *(torch.zeros_like(buffer) for buffer in buffers)),
+            (*(torch.zeros(1, size) for size in sizes), *first),
             file,
             dynamo=False,
             opset_version=OPSET,
-            input_names=["obs", *(f"{name}_in" for name in names)],
+            input_names=[*inputs, *(f"{name}_in" for name in names)],
             output_names=["actions", *(f"{name}_out" for name in names)],
         )
     except Exception as error:  # the exporter raises many kinds for what it cannot express
@@ -109,9 +141,28 @@ def _export(module: Any, states: list[str], size: int, path: Path) -> bytes:
     return bytes(file.getvalue())
 
 
-def _return_states(graph: Any, count: int, path: Path) -> None:
-    """What the graph copies into a state's input becomes one more output of it."""
-    inputs = [value.debugName() for value in graph.inputs()][1:]
+def _follow_assignments(graph: Any) -> list[str]:
+    """Attributes that are set become inputs, and what they are set to outputs; their names."""
+    now: dict[str, Any] = {}
+    names = {node.s("name") for node in graph.nodes() if _sets_attribute(node)}
+    for name in sorted(names):
+        now[name] = graph.addInput(f"state_{name}")
+    for node in list(graph.nodes()):
+        if _sets_attribute(node):
+            now[node.s("name")] = list(node.inputs())[1]
+            node.destroy()
+        elif node.kind() == "prim::GetAttr" and node.s("name") in names:
+            node.output().replaceAllUsesWith(now[node.s("name")])
+            node.destroy()
+    for value in now.values():
+        graph.registerOutput(value)
+    return list(now)
+
+
+def _return_states(graph: Any, before: int, count: int, path: Path) -> None:
+    """What the graph copies into a buffer's input becomes one more output; `before` inputs are
+    no buffers."""
+    inputs = [value.debugName() for value in graph.inputs()][before:]
     written: dict[str, Any] = {}
     for node in list(graph.nodes()):
         if node.kind() != "aten::copy_":
@@ -126,23 +177,24 @@ def _return_states(graph: Any, count: int, path: Path) -> None:
         raise Refusal(f"{path}: {LOST_STATE}")
     for name in inputs:
         graph.registerOutput(written[name])
-    if inputs:
+    if len(list(graph.outputs())) > 1:
         graph.makeMultiOutputIntoTuple()
     torch._C._jit_pass_dce(graph)
 
 
-def _compare(module: Any, states: list[str], model: bytes, size: int, path: Path) -> None:
+def _compare(module: Any, states: Mapping[str, torch.Tensor], model: bytes, path: Path) -> None:
     session = open_network(model, path)
     feeds = {node.name: np.zeros(node.shape, np.float32) for node in session.get_inputs()}
+    observations = [name for name in feeds if name.startswith("obs")]
+    remembered = [name for name in feeds if name not in observations]
     random = np.random.default_rng(0)
-    for name, buffer in module.named_buffers():
-        if name in states:
-            buffer.zero_()
+    _reset(module, states)
     for step in range(STEPS):
-        feeds["obs"] = random.standard_normal((1, size)).astype(np.float32)
+        for name in observations:
+            feeds[name] = np.asarray(random.standard_normal(feeds[name].shape), np.float32)
         action, *after = session.run(None, feeds)
-        feeds.update(zip(list(feeds)[1:], after, strict=True))
-        expected = module(torch.from_numpy(feeds["obs"])).numpy()
+        feeds.update(zip(remembered, after, strict=True))
+        expected = module(*(torch.from_numpy(feeds[name]) for name in observations)).numpy()
         error = float(np.max(np.abs(action - expected) / (1.0 + np.abs(expected))))
         if not error <= TOLERANCE:
             raise Refusal(

@@ -144,19 +144,18 @@ WRONG = {
     "scale too short": (change(*ACTION, "scale", to=[0.25]), "scale"),
     "a slice of joints": (change(*ACTION, "joint_ids", to=[0, 1]), "joint_ids"),
     "another action": (change("actions", "JointVelocityAction", to={}), "JointVelocityAction"),
-    "linear velocity": (
-        change("observations", "base_lin_vel", to={"params": {}, "scale": [1.0] * 3}),
-        "base_lin_vel: the policy wants its linear velocity",
-    ),
     "a term nobody knows": (
-        change("observations", "height_scan", to={"params": {}, "scale": [1.0] * 3}),
-        "height_scan",
+        change("observations", "smell", to={"params": {}, "scale": [1.0] * 3}),
+        "smell.*policy new",
+    ),
+    "a motion to follow": (
+        change("observations", "motion_command", to={"params": {}, "scale": [1.0] * 3}),
+        "recorded motion",
     ),
     "a scale too long": (
         change("observations", "base_ang_vel", "scale", to=[0.2] * 4),
         r"observations\.0\.terms\.0\.scale",
     ),
-    "no ranges": (change("commands", to={}), r"commands\.base_velocity"),
     "an observation too many": (
         change("observations", "gait_phase", to={"params": {"period": 0.6}, "scale": [1.0] * 2}),
         r"observations\.0",

@@ -1,12 +1,13 @@
 """Policies as other projects write them, made on the spot for the Go2 with a small network."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from sim2real_deploy.policy.bundle import Bundle
-from sim2real_deploy.policy.importers.assemble import import_policy
+from sim2real_deploy.policy.importers.assemble import Imported, import_policy
 from sim2real_deploy.policy.importers.draft import Answers
 from sim2real_deploy.robots import load_robot
 from support.places import SHARED_DATA
@@ -19,11 +20,17 @@ RANGES = {"vx": [-1.0, 1.0], "vy": [-0.5, 0.5], "wz": [-1.0, 1.0]}
 SHARED = SHARED_DATA / "policies"
 
 
-def refuse_torch(path: Path, observation_size: int) -> bytes:
-    raise AssertionError(f"{path} ({observation_size}) needs no conversion")
+def refuse_torch(path: Path, sizes: Sequence[int]) -> bytes:
+    raise AssertionError(f"{path} ({sizes}) needs no conversion")
 
 
 def bring_in(source: Path, folder: Path, given: dict[str, Any] | None = None) -> Bundle:
+    return bring_in_with_notes(source, folder, given).bundle
+
+
+def bring_in_with_notes(
+    source: Path, folder: Path, given: dict[str, Any] | None = None
+) -> Imported:
     return import_policy(source, folder, Answers(given), refuse_torch)
 
 

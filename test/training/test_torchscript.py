@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from sim2real_deploy.errors import Refusal
@@ -45,8 +46,32 @@ class Remembering(torch.nn.Module):
         return self.actor(out.squeeze(0))
 
 
+class Stacking(torch.nn.Module):
+    """Sets its state anew in each step, as exporters do that stack frames inside the network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.history = torch.zeros(1, 3, SIZE)
+        self.actor = torch.nn.Linear(4 * SIZE, JOINTS)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.history = torch.cat([self.history[:, 1:], x.unsqueeze(1)], dim=1)
+        return self.actor(torch.cat([x, self.history.flatten(1)], dim=1))
+
+
+class Paired(torch.nn.Module):
+    """The newest frame and the history, each as an input of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor = torch.nn.Linear(3 * SIZE, JOINTS)
+
+    def forward(self, x: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
+        return self.actor(torch.cat([x, history], dim=1))
+
+
 class Counting(torch.nn.Module):
-    """Keeps a state in a way that no conversion can follow: by adding to it in place."""
+    """Keeps a state in a way that no conversion can follow: changed in some steps only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +79,8 @@ class Counting(torch.nn.Module):
         self.actor = torch.nn.Linear(SIZE, JOINTS)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.steps += 1.0
+        if bool(x.sum() > 0.0):
+            self.steps = self.steps + 1.0
         return self.actor(x) + self.steps
 
 
@@ -74,7 +100,7 @@ def bring_in(module: torch.nn.Module, folder: Path):
     source = write_deploy(folder / "in", deploy_content())
     (source / "exported" / "policy.onnx").unlink()
     scripted(module, source / "exported" / "policy.pt")
-    return import_policy(source, folder / "out", Answers(), torchscript.convert)
+    return import_policy(source, folder / "out", Answers(), torchscript.convert).bundle
 
 
 def test_a_plain_network(tmp_path: Path) -> None:
@@ -106,20 +132,42 @@ def test_a_hidden_state_is_carried_from_step_to_step_and_forgotten_at_reset(tmp_
             np.testing.assert_allclose(policy.action, answer, atol=1e-5)
 
 
+def test_a_state_in_an_attribute_is_carried_from_step_to_step(tmp_path: Path) -> None:
+    bundle = bring_in(Stacking(), tmp_path)
+    assert [(s.input, s.output) for s in bundle.contract.recurrence] == [("h_in", "h_out")]
+    torch.manual_seed(0)
+    module = torch.jit.load(str(tmp_path / "in" / "exported" / "policy.pt"))
+    for step in bundle.contract.golden:
+        with torch.no_grad():
+            answer = module(torch.tensor([step.inputs["obs"]])).numpy()[0]
+        np.testing.assert_allclose(step.action, answer, atol=1e-5)
+
+
+def test_a_network_of_two_inputs_gets_both(tmp_path: Path) -> None:
+    path = scripted(Paired(), tmp_path / "policy.pt")
+    session = onnxruntime.InferenceSession(torchscript.convert(path, [SIZE, 2 * SIZE]))
+    assert {node.name: node.shape for node in session.get_inputs()} == {
+        "obs": [1, SIZE],
+        "obs1": [1, 2 * SIZE],
+    }
+    with pytest.raises(Refusal, match="takes 2 inputs, the description makes 1"):
+        torchscript.convert(path, [SIZE])
+
+
 def test_a_state_that_cannot_be_followed_is_detected(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="keeps a state"):
-        torchscript.convert(scripted(Counting(), tmp_path / "policy.pt"), SIZE)
+        torchscript.convert(scripted(Counting(), tmp_path / "policy.pt"), [SIZE])
 
 
 def test_a_network_of_another_size_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="does not take the 40 numbers"):
-        torchscript.convert(scripted(Plain(), tmp_path / "policy.pt"), 40)
+        torchscript.convert(scripted(Plain(), tmp_path / "policy.pt"), [40])
 
 
 def test_a_training_checkpoint_is_refused_with_what_to_do(tmp_path: Path) -> None:
     torch.save(Plain().state_dict(), tmp_path / "model_1000.pt")
     with pytest.raises(Refusal, match="must be exported first"):
-        torchscript.convert(tmp_path / "model_1000.pt", SIZE)
+        torchscript.convert(tmp_path / "model_1000.pt", [SIZE])
 
 
 def test_an_operator_that_reaches_for_the_disk_is_refused_and_not_run(
@@ -127,5 +175,5 @@ def test_an_operator_that_reaches_for_the_disk_is_refused_and_not_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Refusal, match="aten::save"):
-        torchscript.convert(scripted(Writing(), tmp_path / "policy.pt"), SIZE)
+        torchscript.convert(scripted(Writing(), tmp_path / "policy.pt"), [SIZE])
     assert not (tmp_path / "stolen.pt").exists()

@@ -1,28 +1,114 @@
 """Policies of other projects, turned into bundles. Adding a format is adding a module here."""
 
 from pathlib import Path
+from typing import Any
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.importers import (
     deploy_yaml,
+    foreign_yaml,
+    holosoma,
+    isaac_env,
     isaac_lab,
     legged_gym,
+    legged_rl_deploy,
     onnx_metadata,
+    own,
+    places,
     rl_sar,
 )
-from sim2real_deploy.policy.importers.draft import Answers, Draft, Format
+from sim2real_deploy.policy.importers.draft import Answers, Draft, Format, MetadataFormat
 
-# The first that knows the source has it: those that say more come first.
-FORMATS: tuple[Format, ...] = (deploy_yaml, isaac_lab, rl_sar, legged_gym, onnx_metadata)
+# The first that knows a file has it: those that say more come first.
+FORMATS: tuple[Format, ...] = (
+    own,
+    deploy_yaml,
+    isaac_lab,
+    isaac_env,
+    legged_rl_deploy,
+    rl_sar,
+    legged_gym,
+)
+METADATA_FORMATS: tuple[MetadataFormat, ...] = (onnx_metadata, holosoma)
+LISTED = 30  # policies, at most, when a folder holds many
+DEEPEST = 8  # folders below the one named
 
 
 def read_draft(source: Path, answers: Answers) -> tuple[str, Draft]:
     """Find out what wrote `source`, a file or a folder, and read it."""
     if not source.exists():
         raise Refusal(f"{source}: there is no such file or folder")
+    if source.is_file() and source.suffix in places.NETWORKS:
+        answers.network = answers.network or places.checked(source)
+    described = _described(source)
+    if described is not None:
+        form, file, content = described
+        return form.NAME, form.read(file, content, answers)
+    found = [
+        (kind, network)
+        for network in places.networks(source)
+        for kind in METADATA_FORMATS
+        if network.suffix == ".onnx" and kind.recognises(places.checked(network))
+    ]
+    if len(found) == 1:
+        kind, network = found[0]
+        return kind.NAME, kind.read(network, answers)
+    if found:
+        names = ", ".join(network.name for _, network in found)
+        raise Refusal(f"{source}: holds more than one policy ({names}); name the file")
+    raise _unknown(source)
+
+
+def _described(source: Path) -> tuple[Format, Path, Any] | None:
+    """The description of `source`, and what it holds; refused where there are several alike."""
+    contents = [(file, foreign_yaml.read(file)) for file in places.descriptions(source)]
     for form in FORMATS:
-        file = form.find(source)
-        if file is not None:
-            return form.NAME, form.read(file, answers)
-    known = "\n".join(f"  {form.NAME}" for form in FORMATS)
-    raise Refusal(f"{source}: holds no policy in a form that is known. Known are:\n{known}")
+        files = [(file, content) for file, content in contents if form.recognises(file, content)]
+        beside = [pair for pair in files if pair[0].parent == files[0][0].parent]
+        if len(beside) > 1:
+            names = ", ".join(file.name for file, _ in beside)
+            raise Refusal(f"{source}: several files describe a policy ({names}); name one of them")
+        if beside:
+            return form, *beside[0]
+    return None
+
+
+def _unknown(source: Path) -> Refusal:
+    if source.is_dir():
+        below = _policies_below(source)
+        if below:
+            lines = "\n".join(f"  {path}" for path in below[:LISTED])
+            more = f"\n  and {len(below) - LISTED} more" if len(below) > LISTED else ""
+            return Refusal(f"{source}: holds several policies; name one:\n{lines}{more}")
+    nets = places.networks(source)
+    if nets:
+        return Refusal(
+            f"{source}: a network without a description of what it sees and sends. Describe it: "
+            f"sim2real policy new {nets[0]} --output FOLDER"
+        )
+    names = [form.NAME for form in FORMATS] + [kind.NAME for kind in METADATA_FORMATS]
+    known = "\n".join(f"  {name}" for name in names)
+    return Refusal(f"{source}: holds no policy in a form that is known. Known are:\n{known}")
+
+
+def _policies_below(source: Path) -> list[Path]:
+    """Descriptions and self-describing networks in the folders below, as the user may name them."""
+    found = []
+    for folder in sorted(path for path in source.rglob("*") if path.is_dir()):
+        if len(folder.relative_to(source).parts) > DEEPEST:
+            continue
+        for file in sorted(folder.iterdir()):
+            if file.suffix in places.DESCRIPTIONS and file.is_file():
+                try:
+                    content = foreign_yaml.read(file)
+                except Refusal:
+                    continue
+                if any(form.recognises(file, content) for form in FORMATS):
+                    found.append(file)
+            elif file.suffix == ".onnx" and file.is_file():
+                try:
+                    if any(kind.recognises(file) for kind in METADATA_FORMATS):
+                        found.append(file)
+                except Refusal:
+                    continue
+    return found

@@ -5,13 +5,13 @@ Nothing is written before the bundle has passed what `load_bundle` will ask of i
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sim2real_deploy import configfile, paths
+from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy import record, save
 from sim2real_deploy.policy.bundle import Bundle, check_against_robot, load_bundle
@@ -19,13 +19,23 @@ from sim2real_deploy.policy.contract import Contract, Group
 from sim2real_deploy.policy.importers import network, onnx_metadata, read_draft
 from sim2real_deploy.policy.importers.draft import Answers, Draft
 from sim2real_deploy.policy.importers.network import Converter, Network
+from sim2real_deploy.policy.importers.robots import known_robots
 from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.policy.terms import Seen
 from sim2real_deploy.robots import RobotSpec, load_robot
 
 GOLDEN_STEPS = 8
-STATES = (("h_in", "h_out"), ("c_in", "c_out"))  # as rsl_rl and our own conversion name them
+ACTIONS = ("actions", "action")  # an output of that name is the action; else the first one
+IN, OUT = "_in", "_out"  # h_in and h_out: a state, as rsl_rl and our own conversion name them
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    bundle: Bundle
+    form: str
+    network: Path
+    assumed: tuple[str, ...]  # what the source left to its project's code, in words
 
 
 def import_policy(
@@ -35,14 +45,27 @@ def import_policy(
     convert: Converter,
     *,
     name: str = "",
-    robot: str = "",
-) -> Bundle:
+) -> Imported:
     form, draft = read_draft(source, answers)
     answers.refuse_unused(draft.source)
-    draft.robot = robot or draft.robot
+    draft.robot = answers.robot or draft.robot
+    try:
+        contract, spec, model = _assemble(form, draft, name or folder.resolve().name, convert)
+    except Refusal:
+        if draft.other_observations is None:
+            raise
+        draft.claims["observations"] = draft.other_observations
+        contract, spec, model = _assemble(form, draft, name or folder.resolve().name, convert)
+    save.save_bundle(folder, contract, model)
+    return Imported(load_bundle(folder, spec), form, draft.network, tuple(draft.assumed))
+
+
+def _assemble(
+    form: str, draft: Draft, name: str, convert: Converter
+) -> tuple[Contract, RobotSpec, bytes]:
     claims = {
         "format": 1,
-        "name": name or folder.resolve().name,
+        "name": name,
         **draft.claims,
         "rate_hz": _rate(draft),
         # Stand-ins until the network is read: names it gives, figures it proves.
@@ -52,23 +75,27 @@ def import_policy(
         ],
         "golden": [{"inputs": {}, "action": []}],
         "sha256": "0" * 64,
-        "provenance": {"imported_from": form, "source": draft.source.name, **draft.notes},
+        "provenance": {
+            **draft.notes,
+            "imported_from": form,
+            "source": draft.source.name,
+            "network": draft.network.name,
+            **({"assumed": "; ".join(draft.assumed)} if draft.assumed else {}),
+        },
     }
     spec, contract = _find_robot(draft, claims)
     onnx_metadata.cross_check(replace(draft, joints=contract.joints))
-    size = sum(
+    sizes = [
         _size(group, contract, spec, f"{draft.source}: observations.{i}")
         for i, group in enumerate(contract.observations)
-    )
-    net = network.load(draft.network, size, convert)
+    ]
+    net = network.load(draft.network, sizes, convert)
     contract = contract.model_copy(update=_ports(contract, net, draft.network))
     model = record.embed(net.model, contract)
     digest = hashlib.sha256(model).hexdigest()
     golden = _golden(Policy(contract, spec, model, str(draft.network)))
     whole = {**contract.model_dump(), "golden": golden, "sha256": digest}
-    contract = configfile.parse(whole, Contract, str(draft.source))
-    save.save_bundle(folder, contract, model)
-    return load_bundle(folder, spec)
+    return configfile.parse(whole, Contract, str(draft.source)), spec, model
 
 
 def _rate(draft: Draft) -> Any:
@@ -81,11 +108,11 @@ def _find_robot(draft: Draft, claims: dict[str, Any]) -> tuple[RobotSpec, Contra
     if draft.robot is not None:
         return _fit(draft, claims, load_robot(draft.robot))
     fitting, why_not = [], []
-    for file in sorted(paths.config_file("robots").glob("*.yaml")):
+    for spec in known_robots():
         try:
-            fitting.append(_fit(draft, claims, load_robot(file.stem)))
+            fitting.append(_fit(draft, claims, spec))
         except Refusal as refusal:
-            why_not.append(f"  {file.stem}: {refusal}")
+            why_not.append(f"  {spec.name}: {refusal}")
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
@@ -95,22 +122,56 @@ def _find_robot(draft: Draft, claims: dict[str, Any]) -> tuple[RobotSpec, Contra
 
 
 def _fit(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSpec, Contract]:
+    joints = _names(draft.joints, spec, draft.source)
     held = _names([held.joint for held in draft.held], spec, draft.source)
     content = {
         **claims,
         "robot": spec.name,
-        "joints": _names(draft.joints, spec, draft.source),
+        "joints": joints,
         "held": [
             {"joint": joint, "position": item.position, "kp": item.kp, "kd": item.kd}
             for joint, item in zip(held, draft.held, strict=True)
         ],
     }
+    try:
+        return spec, _checked(content, spec, draft)
+    except Refusal:
+        if not draft.motor_order or len(joints) != spec.joint_count:
+            raise
+        try:
+            moved = _checked(_from_motor_order(content, draft, spec), spec, draft)
+        except Refusal:
+            pass
+        else:
+            draft.assumed.append("the default pose in the order of the motors: only so it fits")
+            return spec, moved
+        raise
+
+
+def _checked(content: dict[str, Any], spec: RobotSpec, draft: Draft) -> Contract:
     contract = configfile.parse(content, Contract, str(draft.source))
     check_against_robot(contract, spec, str(draft.source))
-    return spec, contract
+    return contract
 
 
-def _names(joints: Sequence[str | int], spec: RobotSpec, source: Path) -> list[str]:
+def _from_motor_order(content: dict[str, Any], draft: Draft, spec: RobotSpec) -> dict[str, Any]:
+    places = [spec.joint_names.index(name) for name in content["joints"]]
+    moved = {**content, "action": dict(content["action"])}
+    for field in draft.motor_order:
+        part = moved if field in moved else moved["action"]
+        part[field] = [part[field][place] for place in places]
+    return moved
+
+
+def _names(joints: Sequence[str | int] | str, spec: RobotSpec, source: Path) -> list[str]:
+    if isinstance(joints, str):
+        orders = {"sdk": spec.joint_names, **spec.joint_orders}
+        if joints not in orders:
+            raise Refusal(
+                f"{source}: joints: {spec.name} has no order '{joints}', only "
+                f"{', '.join(orders)}; give the names: --set joints=[...]"
+            )
+        return list(orders[joints])
     names = []
     for joint in joints:
         if isinstance(joint, int):
@@ -129,9 +190,9 @@ def _size(group: Group, contract: Contract, spec: RobotSpec, where: str) -> int:
 def _ports(contract: Contract, net: Network, where: Path) -> dict[str, Any]:
     """Which input takes which observation, which outputs are action and state."""
     states = [
-        {"input": into, "output": out}
-        for into, out in STATES
-        if into in net.inputs and out in net.outputs
+        {"input": name, "output": name.removesuffix(IN) + OUT}
+        for name in net.inputs
+        if name.endswith(IN) and name.removesuffix(IN) + OUT in net.outputs
     ]
     state_inputs = {state["input"] for state in states}
     state_outputs = {state["output"] for state in states}
@@ -140,14 +201,16 @@ def _ports(contract: Contract, net: Network, where: Path) -> dict[str, Any]:
     if not outputs:
         raise Refusal(f"{where}: no output for the action, only {', '.join(net.outputs)}")
     groups = contract.observations
-    if len(groups) == 1 and groups[0].input == "-" and len(free) == 1:
+    if len(groups) == 1 and len(free) == 1:
         groups = (groups[0].model_copy(update={"input": free[0]}),)
     elif {group.input for group in groups} != set(free):
         raise Refusal(
             f"{where}: takes the inputs {', '.join(free)}; the description fills "
             f"{', '.join(group.input for group in groups) if len(groups) > 1 else 'one'}"
         )
-    output = "actions" if "actions" in outputs else outputs[0]
+    output = next((name for name in ACTIONS if name in outputs), outputs[0])
+    if contract.action.output in outputs:
+        output = contract.action.output
     dumped = contract.model_dump()
     dumped["observations"] = [group.model_dump() for group in groups]
     dumped["recurrence"] = states

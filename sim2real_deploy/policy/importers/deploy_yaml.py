@@ -11,7 +11,7 @@ from pydantic import Field
 
 from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.policy.importers import foreign_yaml
+from sim2real_deploy.policy.importers import network
 from sim2real_deploy.policy.importers.draft import (
     Answers,
     Draft,
@@ -19,26 +19,19 @@ from sim2real_deploy.policy.importers.draft import (
     Numbers,
     Range,
     action_clip,
-    find_network,
-    first_file,
     spread,
-    translate,
 )
+from sim2real_deploy.policy.importers.places import find_network
+from sim2real_deploy.policy.importers.vocabulary import translate
 
 NAME = "unitree_rl_lab deploy.yaml"
 TERMS = {
-    "base_ang_vel": "base_ang_vel",
-    "projected_gravity": "projected_gravity",
-    "velocity_commands": "velocity_command",
     "keyboard_velocity_commands": "velocity_command",
     "joint_pos": "joint_pos",
-    "joint_pos_rel": "joint_pos_rel",
-    "joint_vel_rel": "joint_vel",
-    "last_action": "last_action",
     "gait_phase": "gait_phase",
     "gait_phase_my": "gait_phase",
 }
-STANDING_STILL = 0.1  # m/s: gait_phase_my is zero below
+STANDING_STILL = 0.1  # m/s: below it unitree_rl_mjlab's clock is zero
 
 
 class _Ranges(Foreign):
@@ -49,10 +42,6 @@ class _Ranges(Foreign):
 
 class _Velocity(Foreign):
     ranges: _Ranges
-
-
-class _Commands(Foreign):
-    base_velocity: _Velocity
 
 
 class _Action(Foreign):
@@ -79,17 +68,17 @@ class _Deploy(Foreign):
     stiffness: tuple[float, ...]
     damping: tuple[float, ...]
     default_joint_pos: tuple[float, ...]
-    commands: _Commands
+    commands: dict[str, Any] | None = None
     actions: _Actions
     observations: dict[str, Any] = Field(min_length=1)
 
 
-def find(source: Path) -> Path | None:
-    return first_file(source, "deploy.yaml", "params/deploy.yaml")
+def recognises(file: Path, content: Any) -> bool:
+    wanted = {"joint_ids_map", "stiffness", "actions", "observations"}
+    return isinstance(content, dict) and wanted <= content.keys()
 
 
-def read(file: Path, answers: Answers) -> Draft:
-    content = foreign_yaml.read(file)
+def read(file: Path, content: Any, answers: Answers) -> Draft:
     deploy = configfile.parse(content, _Deploy, str(file))
     others = sorted(content["actions"].keys() - {"JointPositionAction"})
     if others:
@@ -110,17 +99,12 @@ def read(file: Path, answers: Answers) -> Draft:
         clip = action_clip(action.clip, scale, offset, where)
     kp = spread(deploy.stiffness, count, f"{file}: stiffness")
     kd = spread(deploy.damping, count, f"{file}: damping")
-    ranges = deploy.commands.base_velocity.ranges
+    assumed: list[str] = []
+    found = find_network(file, answers.network)
+    groups = _groups(deploy.observations, count, file, _clock_rests(found))
     return Draft(
         source=file,
-        network=find_network(
-            file,
-            answers,
-            "policy.onnx",
-            "../exported/policy.onnx",
-            "policy.pt",
-            "../exported/policy.pt",
-        ),
+        network=found,
         joints=order,
         claims={
             "rate_hz": 1 / deploy.step_dt,
@@ -130,20 +114,42 @@ def read(file: Path, answers: Answers) -> Draft:
             "kp": [kp[motor] for motor in order],
             "kd": [kd[motor] for motor in order],
             "action": {"scale": scale, "offset": offset, "clip": clip, "observed": "raw"},
-            "observations": _groups(deploy.observations, count, file),
-            "command_ranges": {
-                "vx": ranges.lin_vel_x,
-                "vy": ranges.lin_vel_y,
-                "wz": ranges.ang_vel_z,
-            },
+            "observations": groups,
+            "command_ranges": _ranges(deploy.commands, file, answers, assumed),
         },
+        assumed=assumed,
     )
 
 
-def _groups(content: dict[str, Any], joints: int, file: Path) -> list[dict[str, Any]]:
+def _ranges(
+    commands: dict[str, Any] | None, file: Path, answers: Answers, assumed: list[str]
+) -> Any:
+    """Of the one velocity command, whatever it is called."""
+    velocities = [
+        configfile.parse(value, _Velocity, f"{file}: commands.{name}")
+        for name, value in (commands or {}).items()
+        if isinstance(value, dict) and "lin_vel_x" in (value.get("ranges") or {})
+    ]
+    if len(velocities) != 1:
+        return answers.ranges(assumed)
+    ranges = velocities[0].ranges
+    return {"vx": ranges.lin_vel_x, "vy": ranges.lin_vel_y, "wz": ranges.ang_vel_z}
+
+
+def _clock_rests(policy: Path) -> bool:
+    """Whether the gait's clock is zero at rest: unitree_rl_mjlab has it so since it describes its
+    networks, and calls it `phase` there."""
+    if policy.suffix != ".onnx":
+        return False
+    return "phase" in network.metadata(policy).get("observation_names", "").split(",")
+
+
+def _groups(
+    content: dict[str, Any], joints: int, file: Path, clock_rests: bool
+) -> list[dict[str, Any]]:
     """One group, or one per input of the network; `use_gym_history` anywhere holds for all."""
-    first = next(iter(content.values()))
-    nested = not (isinstance(first, dict) and "params" in first)
+    first = next((value for value in content.values() if isinstance(value, dict)), {})
+    nested = bool(first) and not {"params", "clip", "scale", "history_length"} & first.keys()
     named = content if nested else {"": content}
     layout = "by_term"
     groups = []
@@ -161,7 +167,7 @@ def _groups(content: dict[str, Any], joints: int, file: Path) -> list[dict[str, 
                     raise Refusal(f"{where}.scale_first: must stand before the terms it is for")
                 scale_first = _flag(value, f"{where}.{key}")
             else:
-                rows.append(_term(key, value, joints, f"{where}.{key}"))
+                rows.append(_term(key, value, joints, f"{where}.{key}", clock_rests))
         groups.append({"input": name, "terms": rows, "clip_first": not scale_first})
     return [{**group, "layout": layout} for group in groups]
 
@@ -172,13 +178,14 @@ def _flag(value: Any, where: str) -> bool:
     return value
 
 
-def _term(name: str, content: Any, joints: int, where: str) -> dict[str, Any]:
-    term = configfile.parse(content, _Term, where)
+def _term(name: str, content: Any, joints: int, where: str, clock_rests: bool) -> dict[str, Any]:
+    term = configfile.parse(content or {}, _Term, where)
     params = term.params or {}
     selected = params.get("asset_cfg")
     if isinstance(selected, dict):
         _all_joints(selected.get("joint_ids"), joints, f"{where}.params.asset_cfg.joint_ids")
-    row: dict[str, Any] = {"name": translate(name, TERMS, where), "history": term.history_length}
+    ours = translate(name, TERMS, where)
+    row: dict[str, Any] = {"name": ours, "history": max(term.history_length, 1)}
     if term.scale is not None:
         row["scale"] = term.scale
     if term.clip is not None:
@@ -187,7 +194,7 @@ def _term(name: str, content: Any, joints: int, where: str) -> dict[str, Any]:
         if "period" not in params:
             raise Refusal(f"{where}.params.period: is missing")
         row["params"] = {"period": params["period"]}
-        if name == "gait_phase_my":
+        if name == "gait_phase_my" or clock_rests:
             row["params"]["zero_below"] = STANDING_STILL
     return row
 

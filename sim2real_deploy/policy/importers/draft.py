@@ -1,9 +1,9 @@
 """What every importer ends in: a draft of the contract, with nothing filled in by guessing.
 
-What a format leaves open is asked for, all of it at once, and given with `--set key=value`.
+What a format leaves open is asked for, all of it at once, and given with `--set key=value`. What
+stands in the code of its project instead of in the file is taken from there, and said.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,11 @@ Range = tuple[float, float]
 RANGES_HINT = (
     "the velocities it was trained on: '{vx: [-1, 1], vy: [-0.4, 0.4], wz: [-1, 1]}', m/s and rad/s"
 )
+
+
+# Where a file has none: what nearly every walking policy was trained for. Commands are clipped to
+# them, so what is too small costs speed and nothing else.
+ASSUMED_RANGES = {"vx": (-1.0, 1.0), "vy": (-0.4, 0.4), "wz": (-1.0, 1.0)}
 
 
 class Foreign(BaseModel):
@@ -41,25 +46,37 @@ class Held:
 class Draft:
     """A contract but for the robot, the names of inputs and outputs, and what the network proves.
 
-    A joint is a name, or a number: its place among the motors on the wire.
+    A joint is a name, or a number: its place among the motors on the wire. One word instead of
+    the list is an order that the robot's file knows by name: sdk, gym, isaac.
     """
 
     source: Path  # the file that says all this
     network: Path
-    joints: Sequence[str | int]
+    joints: Sequence[str | int] | str
     claims: dict[str, Any]  # the contract's fields, in the policy's joint order
     robot: str | None = None  # its name, where the source gives one
     held: Sequence[Held] = ()
     notes: dict[str, str] = field(default_factory=dict)  # what was taken from where, for provenance
+    assumed: list[str] = field(default_factory=list)  # what the file leaves to its project's code
+    # The inputs in another form, where only the network can tell which it takes.
+    other_observations: list[dict[str, Any]] | None = None
+    # Per-joint fields that may stand in the order of the motors instead of the policy's own.
+    motor_order: tuple[str, ...] = ()
 
 
 class Answers:
     """What the user said beside the files."""
 
-    def __init__(self, given: Mapping[str, Any] | None = None, network: Path | None = None) -> None:
+    def __init__(
+        self,
+        given: Mapping[str, Any] | None = None,
+        network: Path | None = None,
+        robot: str = "",
+    ) -> None:
         self._given = dict(given or {})
         self._used: set[str] = set()
         self.network = network
+        self.robot = robot
 
     def require(self, source: Path, wanted: Mapping[str, str]) -> dict[str, Any]:
         """The answers to `wanted` (key: what it is), or a refusal that asks for all missing."""
@@ -78,6 +95,16 @@ class Answers:
         self._used.add(key)
         return self._given.get(key, default)
 
+    def ranges(self, assumed: list[str]) -> Any:
+        """The command ranges that were given, or the usual ones, which are then `assumed`."""
+        given = self.optional("command_ranges", None)
+        if given is None:
+            assumed.append(
+                "commands of up to 1 m/s ahead, 0.4 m/s sideways, 1 rad/s (--set command_ranges="
+                "'{vx: [-1, 1], vy: [-0.4, 0.4], wz: [-1, 1]}')"
+            )
+        return given or ASSUMED_RANGES
+
     def has(self, key: str) -> bool:
         return key in self._given
 
@@ -94,32 +121,20 @@ class Format(Protocol):
 
     NAME: str
 
-    def find(self, source: Path) -> Path | None:
-        """The file of this format that `source` (a file or a folder) is or holds."""
+    def recognises(self, file: Path, content: Any) -> bool:
+        """Whether this YAML file, already read, is of this form."""
 
-    def read(self, file: Path, answers: Answers) -> Draft: ...
-
-
-def first_file(source: Path, *relative: str) -> Path | None:
-    """`source` itself when its name fits, or the first of these below it."""
-    if source.is_file():
-        return source if any(source.name == Path(name).name for name in relative) else None
-    return next((source / name for name in relative if (source / name).is_file()), None)
+    def read(self, file: Path, content: Any, answers: Answers) -> Draft: ...
 
 
-def find_network(file: Path, answers: Answers, *relative: str) -> Path:
-    """The network beside a description, unless the user named one."""
-    if answers.network is not None:
-        if not answers.network.is_file():
-            raise Refusal(f"--network {answers.network}: there is no such file")
-        return answers.network
-    for name in relative:
-        path = Path(os.path.normpath(file.parent / name))
-        if path.is_file():
-            return path
-    raise Refusal(
-        f"{file}: no network beside it ({', '.join(relative)}); name it with --network FILE"
-    )
+class MetadataFormat(Protocol):
+    """The same for networks that describe themselves."""
+
+    NAME: str
+
+    def recognises(self, network: Path) -> bool: ...
+
+    def read(self, network: Path, answers: Answers) -> Draft: ...
 
 
 def spread(values: Numbers, count: int, where: str) -> list[float]:
@@ -129,18 +144,6 @@ def spread(values: Numbers, count: int, where: str) -> list[float]:
     if len(values) != count:
         raise Refusal(f"{where}: {len(values)} values for {count} joints")
     return list(values)
-
-
-def translate(name: str, table: Mapping[str, str], where: str) -> str:
-    """Our name of an observation term of theirs."""
-    if name in table:
-        return table[name]
-    if name in ("base_lin_vel", "lin_vel"):
-        raise Refusal(
-            f"{where}: the policy wants its linear velocity, which no sensor of the robot "
-            "measures; train it without"
-        )
-    raise Refusal(f"{where}: observation '{name}' is not known; known are: {', '.join(table)}")
 
 
 def action_clip(

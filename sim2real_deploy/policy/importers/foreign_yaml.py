@@ -1,10 +1,12 @@
 """YAML as other projects write it: read as data, whatever it asks to be run.
 
-Their files come from `yaml.dump`, so they hold aliases and Python tags. Two tags are known and
-become plain values; every other one is refused by name. Aliases are followed, but not into
+Their files come from `yaml.dump`, so they hold aliases and Python tags. Slices, tuples and names
+become plain values; whatever else a tag asks for is not made: `Opaque` stands in its place, and
+whoever needs that value refuses it. Aliases are followed, but not into
 themselves and not into more nodes than a file of this kind can mean.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +54,26 @@ def _tuple(loader: yaml.SafeLoader, node: Any) -> list[Any]:
     return loader.construct_sequence(node, deep=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A value that only running code could make."""
+
+    tag: str
+
+
+def _name(loader: yaml.SafeLoader, suffix: str, node: Any) -> str:
+    return suffix
+
+
+def _opaque(loader: yaml.SafeLoader, suffix: str, node: Any) -> Opaque:
+    return Opaque(suffix)
+
+
 _PYTHON = "tag:yaml.org,2002:python/"
 _ForeignLoader.add_constructor(f"{_PYTHON}object/apply:builtins.slice", _slice)
 _ForeignLoader.add_constructor(f"{_PYTHON}tuple", _tuple)
+_ForeignLoader.add_multi_constructor(f"{_PYTHON}name:", _name)
+_ForeignLoader.add_multi_constructor(_PYTHON, _opaque)
 
 
 def read(path: Path) -> Any:

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.policy.importers import foreign_yaml
 from sim2real_deploy.policy.importers.draft import (
     RANGES_HINT,
     Answers,
@@ -19,23 +18,13 @@ from sim2real_deploy.policy.importers.draft import (
     Numbers,
     Range,
     action_clip,
-    find_network,
     spread,
-    translate,
 )
+from sim2real_deploy.policy.importers.places import find_network
+from sim2real_deploy.policy.importers.vocabulary import translate
 
 NAME = "Isaac Lab IO descriptors"
-TERMS = {
-    "base_ang_vel": "base_ang_vel",
-    "projected_gravity": "projected_gravity",
-    "generated_commands": "velocity_command",
-    "joint_pos": "joint_pos",
-    "joint_pos_rel": "joint_pos_rel",
-    "joint_vel": "joint_vel",
-    "joint_vel_rel": "joint_vel",
-    "last_action": "last_action",
-}
-PLACES = ("exported/policy.onnx", "exported/policy.pt")
+TERMS = {"joint_pos": "joint_pos"}
 
 
 class _Overloads(Foreign):
@@ -79,15 +68,13 @@ class _Descriptors(Foreign):
     scene: _Scene
 
 
-def find(source: Path) -> Path | None:
-    if source.is_file():
-        return source if source.name.endswith("IO_descriptors.yaml") else None
-    found = [*source.glob("*IO_descriptors.yaml"), *source.glob("io_descriptors/*descriptors.yaml")]
-    return found[0] if found else None
+def recognises(file: Path, content: Any) -> bool:
+    wanted = {"articulations", "actions", "observations", "scene"}
+    return isinstance(content, dict) and wanted <= content.keys()
 
 
-def read(file: Path, answers: Answers) -> Draft:
-    told = configfile.parse(foreign_yaml.read(file), _Descriptors, str(file))
+def read(file: Path, content: Any, answers: Answers) -> Draft:
+    told = configfile.parse(content, _Descriptors, str(file))
     (action,) = told.actions
     if not action.full_path.endswith(".JointPositionAction"):
         raise Refusal(f"{file}: actions.0: only a JointPositionAction can be run")
@@ -98,6 +85,8 @@ def read(file: Path, answers: Answers) -> Draft:
     joints = action.joint_names
     if sorted(joints) != sorted(body.joint_names):
         raise Refusal(f"{file}: actions.0.joint_names: not all joints of the robot: {list(joints)}")
+    rows = [_row(term, joints, f"{file}: observations.policy.{i}") for i, term in enumerate(terms)]
+    network = find_network(file, answers.network)
     wanted = {"command_ranges": RANGES_HINT}
     if not any(body.default_joint_stiffness):
         wanted["kp"] = "stiffness in Nm/rad: one number, or one per joint in the policy's order"
@@ -109,9 +98,7 @@ def read(file: Path, answers: Answers) -> Draft:
     clip = None if action.clip is None else action_clip(action.clip, scale, offset, where)
     return Draft(
         source=file,
-        network=find_network(
-            file, answers, "policy.onnx", "policy.pt", *PLACES, *(f"../{p}" for p in PLACES)
-        ),
+        network=network,
         joints=joints,
         claims={
             "rate_hz": 1 / told.scene.dt,
@@ -119,15 +106,7 @@ def read(file: Path, answers: Answers) -> Draft:
             "kp": _gains(given.get("kp"), body.default_joint_stiffness, body, joints, "kp"),
             "kd": _gains(given.get("kd"), body.default_joint_damping, body, joints, "kd"),
             "action": {"scale": scale, "offset": offset, "clip": clip, "observed": "raw"},
-            "observations": [
-                {
-                    "input": "",
-                    "terms": [
-                        _row(term, joints, f"{file}: observations.policy.{i}")
-                        for i, term in enumerate(terms)
-                    ],
-                }
-            ],
+            "observations": [{"input": "", "terms": rows}],
             "command_ranges": given["command_ranges"],
         },
         notes={"asked": ", ".join(sorted(wanted))},

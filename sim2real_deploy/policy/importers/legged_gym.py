@@ -1,9 +1,11 @@
-"""legged_gym and unitree_rl_gym: the yaml of deploy_real (or deploy_mujoco) and a TorchScript file.
+"""legged_gym and its many forks: the yaml of deploy_real or deploy_mujoco beside a network.
 
-Joints are motor numbers; those of arms and waist are held. The order of the observations is the
-same for all: it stands in unitree_rl_gym's deploy scripts, not in the file.
+Joints are motor numbers or names; those of arms and waist are held. The order of the observations
+stands in the deploy scripts, not in the file: it is taken from the project that writes the file
+this way, said, and can be set with `--set terms=...`. So can the history.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +13,33 @@ from pydantic import Field
 
 from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.policy.importers import foreign_yaml
+from sim2real_deploy.policy.importers import network
 from sim2real_deploy.policy.importers.draft import (
-    RANGES_HINT,
     Answers,
     Draft,
     Foreign,
     Held,
     Numbers,
-    find_network,
     spread,
 )
+from sim2real_deploy.policy.importers.places import find_network
+from sim2real_deploy.policy.importers.vocabulary import TERM_ORDERS, term_order
 
 NAME = "legged_gym deploy yaml"
 GAIT_PERIOD = 0.8  # s, of unitree_rl_gym's deploy scripts
+HIM_FRAMES = 6  # HIMLoco's history, the newest first
+# What the forks call the same thing; the first is unitree_rl_gym's own word.
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "kps": ("kps", "ctrl_kp", "kp", "stiffness"),
+    "kds": ("kds", "ctrl_kd", "kd", "damping"),
+    "joints": ("leg_joint2motor_idx", "joint2motor_idx", "model_joint_names", "joint_names"),
+    "ang_vel_scale": ("ang_vel_scale", "obs_scales_ang_vel"),
+    "dof_pos_scale": ("dof_pos_scale", "obs_scales_dof_pos"),
+    "dof_vel_scale": ("dof_vel_scale", "obs_scales_dof_vel"),
+    "cmd_scale": ("cmd_scale", "commands_scale"),
+    "frame": ("num_single_obs", "obs_size_single", "num_obs_current", "num_one_step_obs"),
+    "frames": ("frame_stack", "history_length", "num_history", "obs_history_length"),
+}
 
 
 class _Gym(Foreign):
@@ -32,15 +47,16 @@ class _Gym(Foreign):
     simulation_dt: float | None = Field(default=None, gt=0)
     control_decimation: int | None = Field(default=None, gt=0)
     policy_path: str = ""
-    leg_joint2motor_idx: tuple[int, ...] = ()
+    joints: tuple[int | str, ...] = ()
     arm_waist_joint2motor_idx: tuple[int, ...] = ()
     arm_waist_kps: tuple[float, ...] = ()
     arm_waist_kds: tuple[float, ...] = ()
     arm_waist_target: tuple[float, ...] = ()
     imu_type: str = "pelvis"
-    kps: tuple[float, ...]
-    kds: tuple[float, ...]
-    default_angles: tuple[float, ...]
+    kps: Numbers
+    kds: Numbers
+    default_angles: Numbers
+    lin_vel_scale: float = 1.0
     ang_vel_scale: float
     dof_pos_scale: float
     dof_vel_scale: float
@@ -48,43 +64,45 @@ class _Gym(Foreign):
     cmd_scale: tuple[float, float, float]
     max_cmd: tuple[float, float, float] | None = None
     num_actions: int = Field(gt=0)
-    num_obs: int = Field(gt=0)
+    num_obs: int | None = Field(default=None, gt=0)
+    frame: int | None = Field(default=None, gt=0)
+    frames: int | None = Field(default=None, gt=0)
+
+    @property
+    def rate_hz(self) -> float | None:
+        if self.control_dt is not None:
+            return 1 / self.control_dt
+        if self.simulation_dt is None or self.control_decimation is None:
+            return None
+        return 1 / (self.simulation_dt * self.control_decimation)
 
 
-def find(source: Path) -> Path | None:
-    files = [source] if source.is_file() else sorted(source.glob("*.yaml"))
-    for file in files:
-        if file.suffix in (".yaml", ".yml"):
-            content = foreign_yaml.read(file)
-            if isinstance(content, dict) and {"default_angles", "cmd_scale"} <= content.keys():
-                return file
-    return None
+def recognises(file: Path, content: Any) -> bool:
+    return isinstance(content, dict) and {"default_angles", "num_actions"} <= content.keys()
 
 
-def read(file: Path, answers: Answers) -> Draft:
-    gym = configfile.parse(foreign_yaml.read(file), _Gym, str(file))
-    if gym.imu_type != "pelvis":
-        raise Refusal(f"{file}: imu_type: '{gym.imu_type}': only an IMU in the base can be run")
+def read(file: Path, content: Any, answers: Answers) -> Draft:
+    gym = configfile.parse(_in_our_words(content), _Gym, str(file))
     count = gym.num_actions
-    wanted = {}
-    if not gym.leg_joint2motor_idx:
-        wanted["joints"] = "the policy's joints in its order: names, or motor numbers"
-    if gym.max_cmd is None:
-        wanted["command_ranges"] = RANGES_HINT
-    if gym.control_dt is None and (gym.simulation_dt is None or gym.control_decimation is None):
-        wanted["rate_hz"] = "how often the policy runs"
-    given = answers.require(file, wanted)
-    ranges = given.get("command_ranges") or _symmetric(gym.max_cmd)
-    joints = given.get("joints") or gym.leg_joint2motor_idx
+    if gym.imu_type == "torso" and gym.arm_waist_joint2motor_idx:
+        raise Refusal(f"{file}: imu_type: 'torso': only an IMU in the base can be run")
+    found = find_network(file, answers.network, gym.policy_path)
+    assumed: list[str] = []
+    groups, others = _observations(gym, found, answers, file, assumed)
+    joints: Sequence[str | int] | str = gym.joints
+    if not joints:
+        joints = answers.optional("joints", "gym")
+        if joints == "gym":
+            assumed.append("joints in the order of Unitree's MuJoCo models (--set joints=...)")
+    rate = gym.rate_hz or answers.require(file, {"rate_hz": "how often the policy runs"})["rate_hz"]
     default = spread(gym.default_angles, count, f"{file}: default_angles")
-    path = Path(gym.policy_path).name
     return Draft(
         source=file,
-        network=find_network(file, answers, *([path] if path else []), "policy.pt", "policy.onnx"),
+        network=found,
         joints=joints,
         held=_held(gym, file),
         claims={
-            "rate_hz": given.get("rate_hz") or 1 / _time_step(gym),
+            "rate_hz": rate,
             "default_position": default,
             "kp": spread(gym.kps, count, f"{file}: kps"),
             "kd": spread(gym.kds, count, f"{file}: kds"),
@@ -93,30 +111,98 @@ def read(file: Path, answers: Answers) -> Draft:
                 "offset": default,
                 "observed": "raw",
             },
-            "observations": [{"input": "", "terms": _terms(gym, answers, file)}],
-            "command_ranges": ranges,
+            "observations": groups,
+            "command_ranges": _ranges(gym, answers, assumed),
         },
+        other_observations=others,
+        assumed=assumed,
+        motor_order=("default_position", "offset"),
     )
 
 
-def _terms(gym: _Gym, answers: Answers, file: Path) -> list[dict[str, Any]]:
-    terms: list[dict[str, Any]] = [
-        {"name": "base_ang_vel", "scale": gym.ang_vel_scale},
-        {"name": "projected_gravity"},
-        {"name": "velocity_command", "scale": gym.cmd_scale},
-        {"name": "joint_pos_rel", "scale": gym.dof_pos_scale},
-        {"name": "joint_vel", "scale": gym.dof_vel_scale},
-        {"name": "last_action"},
-    ]
+def _in_our_words(content: Mapping[str, Any]) -> dict[str, Any]:
+    told = dict(content)
+    for ours, theirs in WORDS.items():
+        for word in theirs:
+            if content.get(word) is not None:
+                told[ours] = content[word]
+                break
+    return told
+
+
+def _observations(
+    gym: _Gym, found: Path, answers: Answers, file: Path, assumed: list[str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
+    """The network's input; and the same as two inputs, newest frame and history, where it is long.
+
+    How many numbers one frame has, and how many frames there are, the file or the network say."""
     plain = 9 + 3 * gym.num_actions
-    if gym.num_obs == plain + 2:
-        period = answers.optional("gait_period", GAIT_PERIOD)
-        terms.append({"name": "gait_phase", "params": {"period": period}})
-    elif gym.num_obs != plain:
-        raise Refusal(
-            f"{file}: num_obs: {gym.num_obs} is neither {plain} nor, with a gait phase, {plain + 2}"
+    seen = _input_size(found) or gym.num_obs
+    frame = gym.frame or (gym.num_obs if gym.frames is None else None) or plain
+    if seen is not None and seen % frame and seen % plain == 0:
+        frame = plain
+    frames = gym.frames
+    if frames is None:
+        frames = seen // frame if seen is not None and seen % frame == 0 else 1
+    him = frame == plain and frames == HIM_FRAMES
+    order = _order(gym, frame, him, answers, file, assumed)
+    newest = answers.optional("newest", "first" if him else "last")
+    terms = [_term(name, gym, answers) for name in order]
+    history = {"layout": "by_frame", "newest": newest, "start": "zeros"} if frames > 1 else {}
+    stacked = {"input": "", "terms": [{**term, "history": frames} for term in terms], **history}
+    if frames == 1:
+        return [stacked], None
+    assumed.append(f"{frames} frames of history, the newest {newest} (--set newest=first or last)")
+    return [stacked], [{"input": "obs", "terms": terms}, {**stacked, "input": "obs1"}]
+
+
+def _order(
+    gym: _Gym, frame: int, him: bool, answers: Answers, file: Path, assumed: list[str]
+) -> tuple[str, ...]:
+    plain = 9 + 3 * gym.num_actions
+    told = answers.optional("terms", None)
+    if told is not None:
+        return term_order(told, "--set terms")
+    if frame == plain + 2:
+        return (*TERM_ORDERS["unitree"], "gait_phase")
+    if frame == plain + 3:
+        return ("base_lin_vel", *TERM_ORDERS["unitree"])
+    if frame != plain:
+        answers.require(
+            file,
+            {
+                "terms": f"what the {frame} numbers of one frame are, in order: a list such as "
+                "[base_lin_vel, base_ang_vel, projected_gravity, velocity_command, joint_pos_rel, "
+                "joint_vel, last_action, foot_contacts]"
+            },
         )
-    return terms
+    # Who stacks frames beside a `frame_stack` or six of them has an order of its own.
+    name = "himloco" if him else "genesis" if gym.frames and gym.frame and not gym.num_obs else ""
+    if name:
+        assumed.append(f"observations in {name}'s order (--set terms={'|'.join(TERM_ORDERS)})")
+    return TERM_ORDERS[name or "unitree"]
+
+
+def _term(name: str, gym: _Gym, answers: Answers) -> dict[str, Any]:
+    scales: dict[str, Any] = {
+        "base_lin_vel": gym.lin_vel_scale,
+        "base_ang_vel": gym.ang_vel_scale,
+        "velocity_command": gym.cmd_scale,
+        "joint_pos_rel": gym.dof_pos_scale,
+        "joint_vel": gym.dof_vel_scale,
+    }
+    row: dict[str, Any] = {"name": name, "scale": scales.get(name, 1.0)}
+    if name == "gait_phase":
+        row["params"] = {"period": answers.optional("gait_period", GAIT_PERIOD)}
+    return row
+
+
+def _input_size(found: Path) -> int | None:
+    """Of an ONNX network with one input that is no state; TorchScript does not say."""
+    if found.suffix != ".onnx":
+        return None
+    sizes = [size for name, size in network.input_sizes(found).items() if not name.endswith("_in")]
+    return sizes[0] if len(sizes) == 1 else None
 
 
 def _held(gym: _Gym, file: Path) -> list[Held]:
@@ -129,9 +215,8 @@ def _held(gym: _Gym, file: Path) -> list[Held]:
     return [Held(joint, *row) for joint, *row in zip(joints, *rows, strict=True)]
 
 
-def _time_step(gym: _Gym) -> float:
-    return gym.control_dt or (gym.simulation_dt or 0.0) * (gym.control_decimation or 0)
-
-
-def _symmetric(most: tuple[float, float, float] | None) -> dict[str, tuple[float, float]]:
-    return dict(zip(("vx", "vy", "wz"), ((-limit, limit) for limit in most or ()), strict=True))
+def _ranges(gym: _Gym, answers: Answers, assumed: list[str]) -> Any:
+    if gym.max_cmd is not None:
+        axes = zip(("vx", "vy", "wz"), gym.max_cmd, strict=True)
+        return answers.optional("command_ranges", {name: (-most, most) for name, most in axes})
+    return answers.ranges(assumed)

@@ -1,7 +1,8 @@
 """The network of a foreign policy as ONNX bytes that stand alone."""
 
 import functools
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from sim2real_deploy.policy.onnx_file import open_network
 TORCH_SUFFIXES = (".pt", ".pth", ".jit")
 
 # TorchScript to ONNX needs torch, which lives in training/: the caller hands it in.
-Converter = Callable[[Path, int], bytes]
+Converter = Callable[[Path, Sequence[int]], bytes]  # the file, and the size of each input
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,12 @@ class Network:
     outputs: tuple[str, ...]
 
 
-def load(path: Path, observation_size: int, convert: Converter) -> Network:
+def load(path: Path, sizes: Sequence[int], convert: Converter) -> Network:
     """Read it, converted and with its weights inside."""
     if path.stat().st_size > MAX_MODEL_BYTES:
         raise Refusal(f"{path}: {path.stat().st_size} bytes is more than a policy can be")
     if path.suffix in TORCH_SUFFIXES:
-        model = convert(path, observation_size)
+        model = convert(path, sizes)
     elif path.suffix == ".onnx":
         model = _with_weights(path)
     else:
@@ -44,6 +45,14 @@ def load(path: Path, observation_size: int, convert: Converter) -> Network:
 def metadata(path: Path) -> Mapping[str, str]:
     """The strings an exporter left in an ONNX file."""
     return dict(open_network(path, path).get_modelmeta().custom_metadata_map)
+
+
+def input_sizes(path: Path) -> dict[str, int]:
+    """How many numbers each input of an ONNX file takes, a free batch size as 1."""
+    return {
+        node.name: math.prod(dim if isinstance(dim, int) and dim > 0 else 1 for dim in node.shape)
+        for node in open_network(path, path).get_inputs()
+    }
 
 
 def _with_weights(path: Path) -> bytes:

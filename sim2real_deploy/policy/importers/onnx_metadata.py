@@ -1,88 +1,64 @@
-"""mjlab and whole_body_tracking: an ONNX file that carries part of its contract as metadata.
+"""mjlab and its relatives: an ONNX file that carries part of its contract as metadata.
 
-The metadata has no rate, no observation scales and no command ranges: those are asked for.
+The metadata has no rate, no observation scales and no command ranges. mjlab's own tasks run at
+50 Hz and scale nothing: that is taken, said, and can be set.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.importers import network
-from sim2real_deploy.policy.importers.draft import (
-    RANGES_HINT,
-    Answers,
-    Draft,
-    Numbers,
-    spread,
-    translate,
-)
+from sim2real_deploy.policy.importers.draft import Answers, Draft, Numbers, spread
+from sim2real_deploy.policy.importers.vocabulary import translate
 
 NAME = "mjlab ONNX metadata"
 TERMS = {
-    "base_ang_vel": "base_ang_vel",
-    "projected_gravity": "projected_gravity",
-    "command": "velocity_command",
-    "velocity_commands": "velocity_command",
     "joint_pos": "joint_pos_rel",  # their term joint_pos is their function joint_pos_rel
-    "joint_pos_rel": "joint_pos_rel",
-    "joint_vel": "joint_vel",
-    "joint_vel_rel": "joint_vel",
-    "actions": "last_action",
-    "last_action": "last_action",
     "phase": "gait_phase",
 }
+RATE_HZ = 50.0
+# unitree_rl_mjlab's clock: its period, and the command below which it is zero.
+GAIT_PERIOD, STANDING_STILL = 0.6, 0.1
+# Both files round, to one digit or more; where 8 % apart, rounding is not the reason.
+LARGEST_SHARE, LARGEST_ANGLE = 0.08, 0.05
 
 
-def find(source: Path) -> Path | None:
-    candidates = [source] if source.is_file() else sorted(source.glob("*.onnx"))
-    found = [
-        file
-        for file in candidates
-        if file.suffix == ".onnx" and "observation_names" in network.metadata(file)
-    ]
-    if len(found) > 1:
-        names = ", ".join(file.name for file in found)
-        raise Refusal(f"{source}: holds more than one policy ({names}); name the file")
-    return found[0] if found else None
+def recognises(file: Path) -> bool:
+    return "observation_names" in network.metadata(file)
 
 
 def read(file: Path, answers: Answers) -> Draft:
     data = network.metadata(file)
     joints = _words(data, "joint_names", file)
     names = _words(data, "observation_names", file)
-    commands = _words(data, "command_names", file)
-    if commands == ["motion"]:
+    if _words(data, "command_names", file) == ["motion"]:
         raise Refusal(
             f"{file}: command_names: 'motion' is a recorded motion to follow; only policies that "
             "follow a velocity can be run"
         )
-    wanted = {
-        "rate_hz": "how often the policy runs; 1 / (physics time step x decimation)",
-        "scales": "of the observations: one number for all, or {joint_vel: 0.05, ...}",
-        "command_ranges": RANGES_HINT,
-    }
-    if "phase" in names:
-        wanted["gait_period"] = "seconds of the clock behind the observation 'phase'"
-    given = answers.require(file, wanted)
-    scales = given["scales"]
-    history = answers.optional("history", 1)
-    terms = []
-    for name in names:
-        row = {"name": translate(name, TERMS, f"{file}: observation_names"), "history": history}
-        row["scale"] = scales.get(name, 1.0) if isinstance(scales, dict) else scales
-        if name == "phase":
-            row["params"] = {"period": given["gait_period"]}
-        terms.append(row)
+    ours = [translate(name, TERMS, f"{file}: observation_names") for name in names]
+    scales = answers.optional("scales", {})
     unknown = sorted(scales.keys() - set(names)) if isinstance(scales, dict) else []
     if unknown:
         raise Refusal(f"--set scales.{unknown[0]}: there is no such observation in {file}")
+    assumed = [
+        f"{key} (--set {how})"
+        for key, how in (
+            (f"{RATE_HZ:g} Hz, as mjlab's tasks run", "rate_hz=..."),
+            ("no observation is scaled, as in mjlab's tasks", "scales='{joint_vel: 0.05}'"),
+        )
+        if not answers.has(how.partition("=")[0])
+    ]
+    terms = [_row(name, our, scales, file, answers) for name, our in zip(names, ours, strict=True)]
     default = _numbers(data, "default_joint_pos", file)
     return Draft(
         source=file,
         network=answers.network or file,
         joints=joints,
         claims={
-            "rate_hz": given["rate_hz"],
+            "rate_hz": answers.optional("rate_hz", RATE_HZ),
             "default_position": default,
             "kp": _numbers(data, "joint_stiffness", file),
             "kd": _numbers(data, "joint_damping", file),
@@ -92,10 +68,27 @@ def read(file: Path, answers: Answers) -> Draft:
                 "observed": "raw",
             },
             "observations": [{"input": "", "terms": terms}],
-            "command_ranges": given["command_ranges"],
+            "command_ranges": answers.ranges(assumed),
         },
-        notes={"asked": ", ".join(sorted(wanted)), "run_path": data.get("run_path", "")},
+        notes={"run_path": data.get("run_path", "")},
+        assumed=assumed,
     )
+
+
+def _row(name: str, ours: str, scales: Any, file: Path, answers: Answers) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": ours}
+    scale = scales.get(name) if isinstance(scales, dict) else scales
+    if scale is not None:
+        row["scale"] = scale
+    if ours == "gait_phase":
+        period = answers.optional("gait_period", GAIT_PERIOD)
+        row["params"] = {"period": period, "zero_below": STANDING_STILL}
+    if ours == "height_scan":
+        row["params"] = answers.require(
+            file,
+            {"height_scan": "'{count: 187, flat: 0.3}': how many, and the value of flat ground"},
+        )["height_scan"]
+    return row
 
 
 def cross_check(draft: Draft) -> None:
@@ -121,7 +114,8 @@ def cross_check(draft: Draft) -> None:
         ),
     ):
         for name, one, other in zip(joints, ours, theirs, strict=True):
-            if abs(one - other) > 0.006 + 0.01 * abs(other):  # both files round, to 2 or 3 digits
+            most = LARGEST_ANGLE if field == "default_position" else LARGEST_SHARE * abs(other)
+            if abs(one - other) > min(_rounding(one) + _rounding(other), most) + 1e-9:
                 raise Refusal(
                     f"{draft.source}: {field}: {name} has {one:g}, but the network was trained "
                     f"with {other:g} (metadata of {file})"
@@ -132,6 +126,12 @@ def cross_check(draft: Draft) -> None:
     theirs_ = [translate(name, TERMS, f"{file}: observation_names") for name in names]
     if told != theirs_:
         raise Refusal(f"{draft.source}: observations: {_differ(told, theirs_)}; {file} says so")
+
+
+def _rounding(value: float) -> float:
+    """By how much the number may be off, from the digits it is written with."""
+    _, _, decimals = f"{value:.6f}".rstrip("0").partition(".")
+    return float(0.5 * 10.0 ** -max(len(decimals), 1))
 
 
 def action_scale(data: Mapping[str, str], file: Path) -> Numbers:
@@ -152,5 +152,5 @@ def _numbers(data: Mapping[str, str], key: str, file: Path) -> list[float]:
         raise Refusal(f"{file}: metadata {key}: {error}") from None
 
 
-def _differ(ours: object, theirs: object) -> str:
-    return f"{ours} stands where {theirs} must"
+def _differ(ours: Sequence[Any], theirs: Sequence[Any]) -> str:
+    return f"{list(ours)} stands where {list(theirs)} must"

@@ -1,7 +1,9 @@
-"""rl_sar: base.yaml of the robot and config.yaml of the policy, each under a key of its own.
+"""rl_sar: config.yaml of the policy, beside base.yaml of the robot or, in its older form, alone.
 
 `joint_mapping` leads from the policy's joints to base.yaml's names. Everything is scaled, then
-clipped alike; history starts as zeros, and its number 0 is the newest.
+clipped alike; history starts as zeros, and its number 0 is the newest. The older form, which
+quadruped_ros2_control still uses, has a key `framework`, one action scale, and reads the list of
+its history from the back.
 """
 
 from pathlib import Path
@@ -12,110 +14,146 @@ from pydantic import Field
 from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.importers import foreign_yaml
-from sim2real_deploy.policy.importers.draft import (
-    Answers,
-    Draft,
-    Foreign,
-    find_network,
-    first_file,
-    spread,
-    translate,
-)
+from sim2real_deploy.policy.importers.draft import Answers, Draft, Foreign, Numbers, spread
+from sim2real_deploy.policy.importers.places import find_network
+from sim2real_deploy.policy.importers.vocabulary import translate
 
-NAME = "rl_sar base.yaml + config.yaml"
-TERMS = {
-    "ang_vel": "base_ang_vel",
-    "gravity_vec": "projected_gravity",
-    "commands": "velocity_command",
-    "dof_pos": "joint_pos_rel",
-    "dof_vel": "joint_vel",
-    "actions": "last_action",
-}
+NAME = "rl_sar config.yaml"
 # Not in its files: rl_sar feeds the sticks of a gamepad, -1 to 1, as they are.
 STICKS = {"vx": (-1.0, 1.0), "vy": (-1.0, 1.0), "wz": (-1.0, 1.0)}
-
-
-class _Base(Foreign):
-    dt: float = Field(gt=0)
-    decimation: int = Field(gt=0)
-    joint_names: tuple[str, ...]
+CONTROLLER = "robot_control.yaml"  # where quadruped_ros2_control has the joints
 
 
 class _Config(Foreign):
     model_name: str
     observations: tuple[str, ...] = Field(min_length=1)
-    observations_history: tuple[int, ...] = ()
+    observations_history: tuple[int, ...] | None = None
     observations_history_priority: Literal["time", "term"] = "time"
     clip_obs: float = Field(gt=0)
-    clip_actions_lower: tuple[float, ...] = ()
-    clip_actions_upper: tuple[float, ...] = ()
-    rl_kp: tuple[float, ...]
-    rl_kd: tuple[float, ...]
-    action_scale: tuple[float, ...]
-    wheel_indices: tuple[int, ...] = ()
+    clip_actions_lower: tuple[float, ...] | None = None
+    clip_actions_upper: tuple[float, ...] | None = None
+    rl_kp: Numbers
+    rl_kd: Numbers
+    action_scale: Numbers
+    hip_scale_reduction: float = 1.0
+    hip_scale_reduction_indices: tuple[int, ...] = ()
+    wheel_indices: tuple[int, ...] | None = None
+    lin_vel_scale: float = 1.0
     ang_vel_scale: float
     dof_pos_scale: float
     dof_vel_scale: float
     commands_scale: tuple[float, float, float]
-    default_dof_pos: tuple[float, ...]
-    joint_mapping: tuple[int, ...] = Field(min_length=1)
+    framework: str = ""  # only in the older form
+    dt: float | None = None
+    decimation: int | None = None
+    joint_names: tuple[str, ...] | None = None
+    joint_controller_names: tuple[str, ...] | None = None  # FR_hip_controller for FR_hip_joint
+    default_dof_pos: tuple[float, ...] | None = None
+    joint_mapping: tuple[int, ...] | None = None
 
 
-def find(source: Path) -> Path | None:
-    file = first_file(source, "config.yaml")
-    return file if file is not None and _base_file(file) is not None else None
+class _Controller(Foreign):
+    """Of quadruped_ros2_control."""
+
+    update_rate: float = Field(gt=0)
+    joints: tuple[str, ...]
+    stand_pos: tuple[float, ...]
 
 
-def read(file: Path, answers: Answers) -> Draft:
-    base_file = _base_file(file)
-    assert base_file is not None  # `find` looked
-    robot, base = _only_entry(base_file, _Base)
-    title, config = _only_entry(file, _Config)
+def recognises(file: Path, content: Any) -> bool:
+    return "rl_kp" in _below(content)[1]
+
+
+def read(file: Path, content: Any, answers: Answers) -> Draft:
+    title, told = _below(content)
+    base_file, base = _base(file)
+    controller = _controller(file)
+    merged = {**controller, **base, **{key: v for key, v in told.items() if v is not None}}
+    config = configfile.parse(merged, _Config, f"{file}: {title}" if title else str(file))
     if config.wheel_indices:
         raise Refusal(f"{file}: wheel_indices: a robot on wheels cannot be run")
-    if Path(config.model_name).name != config.model_name:
-        raise Refusal(f"{file}: model_name: '{config.model_name}' is not a file beside it")
-    count = len(config.joint_mapping)
-    if sorted(config.joint_mapping) != list(range(len(base.joint_names))):
-        raise Refusal(
-            f"{file}: joint_mapping: must name each of the {len(base.joint_names)} joints of "
-            f"{base_file} once"
-        )
-    clip = None
-    if config.clip_actions_lower and config.clip_actions_upper:
-        low = spread(config.clip_actions_lower, count, f"{file}: clip_actions_lower")
-        high = spread(config.clip_actions_upper, count, f"{file}: clip_actions_upper")
-        clip = list(zip(low, high, strict=True))
-    default = spread(config.default_dof_pos, count, f"{file}: default_dof_pos")
+    names = _joints(config, base_file, file)
+    count = len(names or (config.rl_kp if isinstance(config.rl_kp, tuple) else ()))
+    group = _group(config, file)
+    network = find_network(file, answers.network, config.model_name)
+    wanted = {}
+    if names is None:
+        wanted["joints"] = "the policy's joints in its order: names, or sdk, gym or isaac"
+    if config.default_dof_pos is None:
+        wanted["default_position"] = "rad, one for each joint in the policy's order"
+    if config.decimation is None or config.dt is None:
+        wanted["rate_hz"] = "how often the policy runs"
+    given = answers.require(file, wanted) if wanted else {}
+    default = spread(
+        config.default_dof_pos or given.get("default_position", ()),
+        count,
+        f"{file}: default_dof_pos",
+    )
+    scale = spread(config.action_scale, count, f"{file}: action_scale")
+    for index in config.hip_scale_reduction_indices:
+        scale[index] *= config.hip_scale_reduction
+    clip = _clip(config, count, file)
     ranges = answers.optional("command_ranges", STICKS)
+    assumed = (
+        [] if ranges is not STICKS else ["commands from -1 to 1, as rl_sar's sticks give them"]
+    )
+    if controller:
+        assumed.append(f"joints and stance from {CONTROLLER} of quadruped_ros2_control")
     return Draft(
         source=file,
-        network=find_network(file, answers, config.model_name),
-        joints=[base.joint_names[index] for index in config.joint_mapping],
+        network=network,
+        joints=names or given["joints"],
         claims={
-            "rate_hz": 1 / (base.dt * base.decimation),
+            "rate_hz": given.get("rate_hz") or 1 / ((config.dt or 0) * (config.decimation or 0)),
             "default_position": default,
             "kp": spread(config.rl_kp, count, f"{file}: rl_kp"),
             "kd": spread(config.rl_kd, count, f"{file}: rl_kd"),
             "action": {
-                "scale": spread(config.action_scale, count, f"{file}: action_scale"),
+                "scale": scale,
                 "offset": default,
                 "clip": clip,
                 "observed": "clipped" if clip else "raw",
             },
-            "observations": [_group(config, file)],
+            "observations": [group],
             "command_ranges": ranges,
         },
-        robot=robot.split("/")[0],
+        robot=title.split("/")[0] if "/" in title else None,
         notes={
             "command_ranges": "asked" if ranges is not STICKS else "rl_sar's sticks",
             "key": title,
         },
+        assumed=assumed,
     )
+
+
+def _joints(config: _Config, base_file: Path | None, file: Path) -> list[str] | None:
+    names = config.joint_names
+    if names is None and config.joint_controller_names is not None:
+        names = tuple(
+            name.replace("_controller", "_joint") for name in config.joint_controller_names
+        )
+    if names is None or config.joint_mapping is None:
+        return list(names) if names else None
+    if sorted(config.joint_mapping) != list(range(len(names))):
+        raise Refusal(
+            f"{file}: joint_mapping: must name each of the {len(names)} joints of "
+            f"{base_file or file} once"
+        )
+    return [names[index] for index in config.joint_mapping]
+
+
+def _clip(config: _Config, count: int, file: Path) -> list[tuple[float, float]] | None:
+    if not config.clip_actions_lower or not config.clip_actions_upper:
+        return None
+    low = spread(config.clip_actions_lower, count, f"{file}: clip_actions_lower")
+    high = spread(config.clip_actions_upper, count, f"{file}: clip_actions_upper")
+    return list(zip(low, high, strict=True))
 
 
 def _group(config: _Config, file: Path) -> dict[str, Any]:
     history = config.observations_history or (0,)
+    if config.framework:
+        history = history[::-1]
     length = len(history)
     newest_first = history == tuple(range(length))
     if not newest_first and history != tuple(reversed(range(length))):
@@ -124,6 +162,7 @@ def _group(config: _Config, file: Path) -> dict[str, Any]:
             "or back, can be run"
         )
     scales: dict[str, Any] = {
+        "lin_vel": config.lin_vel_scale,
         "ang_vel": config.ang_vel_scale,
         "commands": config.commands_scale,
         "dof_pos": config.dof_pos_scale,
@@ -131,7 +170,7 @@ def _group(config: _Config, file: Path) -> dict[str, Any]:
     }
     terms = [
         {
-            "name": translate(name, TERMS, f"{file}: observations"),
+            "name": translate(name, {}, f"{file}: observations"),
             "scale": scales.get(name, 1.0),
             "clip": (-config.clip_obs, config.clip_obs),
             "history": length,
@@ -148,17 +187,39 @@ def _group(config: _Config, file: Path) -> dict[str, Any]:
     }
 
 
-def _base_file(config: Path) -> Path | None:
+def _below(content: Any) -> tuple[str, dict[str, Any]]:
+    """The settings, under one key of their own or without any."""
+    if not isinstance(content, dict):
+        return "", {}
+    if len(content) == 1:
+        ((title, below),) = content.items()
+        return str(title), below if isinstance(below, dict) else {}
+    return "", content
+
+
+def _base(config: Path) -> tuple[Path | None, dict[str, Any]]:
     """base.yaml lies beside the policy's file, or above it as in rl_sar's own tree."""
-    folders = (config.parent, *config.absolute().parents[1:4])
-    return next(
-        (folder / "base.yaml" for folder in folders if (folder / "base.yaml").is_file()), None
-    )
+    for folder in (config.parent, *config.absolute().parents[1:4]):
+        file = folder / "base.yaml"
+        if file.is_file():
+            below = _below(foreign_yaml.read(file))[1]
+            wanted = ("dt", "decimation", "joint_names")
+            return file, {key: below[key] for key in wanted if key in below}
+    return None, {}
 
 
-def _only_entry(file: Path, model: type[Any]) -> tuple[str, Any]:
+def _controller(config: Path) -> dict[str, Any]:
+    """What quadruped_ros2_control keeps in the folder above instead of in the policy's file."""
+    file = config.absolute().parents[1] / CONTROLLER
+    if not file.is_file():
+        return {}
     content = foreign_yaml.read(file)
-    if not isinstance(content, dict) or len(content) != 1:
-        raise Refusal(f"{file}: one key with everything below it was expected")
-    ((title, below),) = content.items()
-    return str(title), configfile.parse(below, model, f"{file}: {title}")
+    below = content.get("rl_quadruped_controller") if isinstance(content, dict) else None
+    if not isinstance(below, dict):
+        return {}
+    told = configfile.parse(below.get("ros__parameters"), _Controller, str(file))
+    return {
+        "dt": 1 / told.update_rate,
+        "joint_names": told.joints,
+        "default_dof_pos": told.stand_pos,
+    }

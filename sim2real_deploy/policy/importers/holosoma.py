@@ -1,0 +1,85 @@
+"""holosoma: an ONNX file with gains, joint names and command ranges as JSON in its metadata.
+
+The rest stands in holosoma's own configuration for locomotion: 50 Hz, actions times 0.25, terms in
+alphabetical order with fixed scales, and a clock for two feet that rests at half a turn. Its
+default pose is one of those in the robot's file.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.importers import network
+from sim2real_deploy.policy.importers.draft import Answers, Draft
+from sim2real_deploy.policy.importers.robots import known_robots
+
+NAME = "holosoma ONNX metadata"
+RATE_HZ, ACTION_SCALE, GAIT_PERIOD, STANDING_STILL = 50.0, 0.25, 1.0, 0.01
+POSE = "holosoma"
+CLOCK = {"period": GAIT_PERIOD, "offsets": (0.0, 0.5), "zero_below": STANDING_STILL}
+TERMS: tuple[dict[str, Any], ...] = (
+    {"name": "last_action"},
+    {"name": "base_ang_vel", "scale": 0.25},
+    {"name": "velocity_command_part", "params": {"axes": (2,)}},
+    {"name": "velocity_command_part", "params": {"axes": (0, 1)}},
+    {"name": "gait_phase", "params": {**CLOCK, "part": "cos", "standing": (-1.0, -1.0)}},
+    {"name": "joint_pos_rel"},
+    {"name": "joint_vel", "scale": 0.05},
+    {"name": "projected_gravity"},
+    {"name": "gait_phase", "params": {**CLOCK, "part": "sin", "standing": (0.0, 0.0)}},
+)
+
+
+def recognises(file: Path) -> bool:
+    return {"dof_names", "kp", "kd"} <= network.metadata(file).keys()
+
+
+def read(file: Path, answers: Answers) -> Draft:
+    data = network.metadata(file)
+    joints, kp, kd, ranges = (
+        _json(data.get(key, "null"), key, file)
+        for key in ("dof_names", "kp", "kd", "command_ranges")
+    )
+    if not isinstance(ranges, dict):
+        raise Refusal(
+            f"{file}: command_ranges: there are none: it follows a recorded motion; only policies "
+            "that follow a velocity can be run"
+        )
+    default = _pose(joints, file, answers)
+    return Draft(
+        source=file,
+        network=file,
+        joints=joints,
+        claims={
+            "rate_hz": RATE_HZ,
+            "default_position": default,
+            "kp": kp,
+            "kd": kd,
+            "action": {"scale": [ACTION_SCALE] * len(joints), "offset": default, "observed": "raw"},
+            "observations": [{"input": "", "terms": [dict(term) for term in TERMS]}],
+            "command_ranges": {
+                "vx": ranges.get("lin_vel_x"),
+                "vy": ranges.get("lin_vel_y"),
+                "wz": ranges.get("ang_vel_yaw"),
+            },
+        },
+        assumed=["rate, action scale, observations and pose of holosoma's locomotion task"],
+    )
+
+
+def _pose(joints: list[str], file: Path, answers: Answers) -> list[float]:
+    for spec in known_robots(answers.robot):
+        if POSE in spec.poses and set(joints) == set(spec.joint_names):
+            pose = dict(zip(spec.joint_names, spec.poses[POSE], strict=True))
+            return [pose[name] for name in joints]
+    hint = {"default_position": "rad, one for each joint in the network's order"}
+    given: list[float] = answers.require(file, hint)["default_position"]
+    return given
+
+
+def _json(text: str, key: str, file: Path) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Refusal(f"{file}: metadata {key}: not JSON: {error}") from None

@@ -1,0 +1,267 @@
+"""Isaac Lab: params/env.yaml, which every training run writes, beside exported/policy.onnx.
+
+It says all but one thing: the order of the joints is Isaac's own, breadth first, which the robot's
+file has as `isaac`, unless the action names its joints one by one and keeps their order.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from sim2real_deploy import configfile
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.importers.draft import Answers, Draft, Foreign, Range, action_clip
+from sim2real_deploy.policy.importers.places import find_network
+from sim2real_deploy.policy.importers.robots import by_pattern, known_robots
+from sim2real_deploy.policy.importers.vocabulary import translate
+from sim2real_deploy.robots import RobotSpec
+
+NAME = "Isaac Lab env.yaml"
+TERMS = {
+    "joint_pos": "joint_pos",
+    "joint_pos_rel_without_wheel": "joint_pos_rel",
+    "gait_phase": "gait_phase",
+    "phase": "gait_phase",
+}
+GROUP_SETTINGS = {
+    "concatenate_terms",
+    "concatenate_dim",
+    "enable_corruption",
+    "history_length",
+    "flatten_history_dim",
+    "nan_policy",
+    "nan_check_per_term",
+}
+
+
+class _Sim(Foreign):
+    dt: float = Field(gt=0)
+
+
+class _Term(Foreign):
+    func: str
+    params: dict[str, Any] | None = None
+    modifiers: Any = None
+    clip: Range | None = None
+    scale: Any = None
+    history_length: int | None = 0
+
+
+class _Action(Foreign):
+    class_type: str
+    joint_names: tuple[str, ...]
+    scale: Any = 1.0
+    offset: Any = 0.0
+    use_default_offset: bool = True
+    preserve_order: bool = False
+    clip: Any = None
+
+
+class _Actuator(Foreign):
+    joint_names_expr: tuple[str, ...]
+    stiffness: Any = None
+    damping: Any = None
+
+
+class _Init(Foreign):
+    joint_pos: dict[str, float]
+
+
+class _Robot(Foreign):
+    init_state: _Init
+    actuators: dict[str, _Actuator]
+
+
+class _Scene(Foreign):
+    robot: _Robot
+    height_scanner: Any = None
+
+
+class _Observations(Foreign):
+    policy: dict[str, Any]
+
+
+class _Env(Foreign):
+    decimation: int = Field(gt=0)
+    sim: _Sim
+    scene: _Scene
+    actions: dict[str, Any]
+    observations: _Observations
+    commands: dict[str, Any] | None = None
+
+
+def recognises(file: Path, content: Any) -> bool:
+    wanted = {"decimation", "sim", "scene", "actions", "observations"}
+    return isinstance(content, dict) and wanted <= content.keys()
+
+
+def read(file: Path, content: Any, answers: Answers) -> Draft:
+    env = configfile.parse(content, _Env, str(file))
+    name, told = _only_action(env, file)
+    action = configfile.parse(told, _Action, f"{file}: actions.{name}")
+    if not re.search(r"[.:]JointPositionAction$", action.class_type):
+        raise Refusal(f"{file}: actions.{name}: only a JointPositionAction can be run")
+    spec = _robot(env, file, answers)
+    assumed: list[str] = []
+    joints = _joints(action, spec, assumed, f"{file}: actions.{name}")
+    terms, flat = _terms(env, spec, joints, file)
+    default = by_pattern(env.scene.robot.init_state.joint_pos, joints, f"{file}: joint_pos")
+    scale = by_pattern(action.scale, joints, f"{file}: actions.{name}.scale")
+    offset = default
+    if not action.use_default_offset:
+        offset = by_pattern(action.offset, joints, f"{file}: actions.{name}.offset")
+    clip = None
+    if action.clip is not None:
+        bounds = _clips(action.clip, joints, f"{file}: actions.{name}.clip")
+        clip = action_clip(bounds, scale, offset, f"{file}: actions.{name}")
+    if flat:
+        assumed.append("flat ground in its height scan until one is sent")
+    return Draft(
+        source=file,
+        network=find_network(file, answers.network),
+        joints=joints,
+        robot=spec.name,
+        claims={
+            "rate_hz": 1 / (env.sim.dt * env.decimation),
+            "default_position": default,
+            "kp": _gains(env, joints, "stiffness", file),
+            "kd": _gains(env, joints, "damping", file),
+            "action": {"scale": scale, "offset": offset, "clip": clip, "observed": "raw"},
+            "observations": [{"input": "", "terms": terms}],
+            "command_ranges": _ranges(env, answers, assumed),
+        },
+        assumed=assumed,
+    )
+
+
+def _only_action(env: _Env, file: Path) -> tuple[str, Any]:
+    actions = {name: value for name, value in env.actions.items() if value is not None}
+    if len(actions) != 1:
+        raise Refusal(f"{file}: actions: {', '.join(actions)}: only one can be run, of positions")
+    return next(iter(actions.items()))
+
+
+def _robot(env: _Env, file: Path, answers: Answers) -> RobotSpec:
+    """The robot whose joints the start pose is made of, each pattern for at least one."""
+    fitting, why_not = [], []
+    for spec in known_robots(answers.robot):
+        try:
+            by_pattern(env.scene.robot.init_state.joint_pos, spec.joint_names, "joint_pos")
+            fitting.append(spec)
+        except Refusal as refusal:
+            why_not.append(f"  {spec.name}: {refusal}")
+    if not fitting:
+        raise Refusal(f"{file}: fits no robot that is known:\n" + "\n".join(why_not))
+    if len(fitting) > 1:
+        names = ", ".join(spec.name for spec in fitting)
+        raise Refusal(f"{file}: fits several robots ({names}); name one with --robot")
+    return fitting[0]
+
+
+def _joints(action: _Action, spec: RobotSpec, assumed: list[str], where: str) -> tuple[str, ...]:
+    if action.preserve_order and set(action.joint_names) == set(spec.joint_names):
+        return action.joint_names
+    if "isaac" not in spec.joint_orders:
+        raise Refusal(f"{where}: config/robots/{spec.name}.yaml has no joint order 'isaac'")
+    joints = spec.joint_orders["isaac"]
+    moved = [
+        joint for joint in joints if any(re.fullmatch(name, joint) for name in action.joint_names)
+    ]
+    if len(moved) != len(joints):
+        raise Refusal(f"{where}.joint_names: only all joints together can be run")
+    assumed.append("joints in Isaac's order")
+    return joints
+
+
+def _terms(
+    env: _Env, spec: RobotSpec, joints: tuple[str, ...], file: Path
+) -> tuple[list[dict[str, Any]], bool]:
+    told = env.observations.policy
+    if told.get("concatenate_terms") is False:
+        raise Refusal(f"{file}: observations.policy.concatenate_terms: only true can be run")
+    rows = []
+    for name, value in told.items():
+        if name in GROUP_SETTINGS or not isinstance(value, dict):
+            continue
+        where = f"{file}: observations.policy.{name}"
+        term = configfile.parse(value, _Term, where)
+        if term.modifiers:
+            raise Refusal(f"{where}.modifiers: cannot be run")
+        function = re.split(r"[.:]", term.func)[-1]
+        params = term.params or {}
+        _whole_robot(params.get("asset_cfg"), joints, where)
+        row: dict[str, Any] = {
+            "name": translate(function, TERMS, where),
+            "history": told.get("history_length") or term.history_length or 1,
+        }
+        if term.clip is not None:
+            row["clip"] = term.clip
+        if term.scale is not None:
+            row["scale"] = term.scale
+        if row["name"] == "gait_phase":
+            row["params"] = {"period": params.get("period", params.get("cycle_time"))}
+        if row["name"] == "height_scan":
+            row["params"] = _scan(env, spec, params, where)
+        rows.append(row)
+    return rows, any(row["name"] == "height_scan" for row in rows)
+
+
+def _whole_robot(selected: Any, joints: tuple[str, ...], where: str) -> None:
+    names = selected.get("joint_names") if isinstance(selected, dict) else None
+    if names is None:
+        return
+    listed = [names] if isinstance(names, str) else list(names)
+    if selected.get("preserve_order") and listed == list(joints):
+        return
+    if all(any(re.fullmatch(name, joint) for name in listed) for joint in joints):
+        return
+    raise Refusal(f"{where}.params.asset_cfg.joint_names: only all joints can be run")
+
+
+def _scan(env: _Env, spec: RobotSpec, params: dict[str, Any], where: str) -> dict[str, Any]:
+    try:
+        pattern = env.scene.height_scanner["pattern_cfg"]
+        resolution, (long, wide) = pattern["resolution"], pattern["size"]
+        count = (round(long / resolution) + 1) * (round(wide / resolution) + 1)
+    except (TypeError, KeyError, ValueError):
+        raise Refusal(f"{where}: scene.height_scanner.pattern_cfg: no grid of rays") from None
+    return {"count": count, "flat": spec.base_height - params.get("offset", 0.5)}
+
+
+def _gains(env: _Env, joints: tuple[str, ...], field: str, file: Path) -> list[float]:
+    found: dict[str, float] = {}
+    for name, actuator in env.scene.robot.actuators.items():
+        where = f"{file}: scene.robot.actuators.{name}.{field}"
+        driven = [
+            joint
+            for joint in joints
+            if any(re.fullmatch(pattern, joint) for pattern in actuator.joint_names_expr)
+        ]
+        values = by_pattern(getattr(actuator, field), driven, where)
+        found |= dict(zip(driven, values, strict=True))
+    missing = [joint for joint in joints if joint not in found]
+    if missing:
+        raise Refusal(f"{file}: scene.robot.actuators: none for {', '.join(missing)}")
+    return [found[joint] for joint in joints]
+
+
+def _clips(clip: Any, joints: tuple[str, ...], where: str) -> list[Range]:
+    if not isinstance(clip, dict):
+        raise Refusal(f"{where}: bounds by joint name were expected, not {clip!r}")
+    low = by_pattern({name: bounds[0] for name, bounds in clip.items()}, joints, where)
+    high = by_pattern({name: bounds[1] for name, bounds in clip.items()}, joints, where)
+    return list(zip(low, high, strict=True))
+
+
+def _ranges(env: _Env, answers: Answers, assumed: list[str]) -> Any:
+    for command in (env.commands or {}).values():
+        ranges = command.get("ranges") if isinstance(command, dict) else None
+        if isinstance(ranges, dict) and "lin_vel_x" in ranges:
+            # A range that leaves out standing still is stretched: the command starts at zero.
+            axes = zip(("vx", "vy", "wz"), ("lin_vel_x", "lin_vel_y", "ang_vel_z"), strict=True)
+            return {
+                axis: (min(ranges[name][0], 0.0), max(ranges[name][1], 0.0)) for axis, name in axes
+            }
+    return answers.ranges(assumed)

@@ -1,0 +1,116 @@
+"""Our own policy.yaml, written by a person: what the network sees and sends, and no proofs.
+
+Golden steps, sha256 and the names of the network's inputs are worked out at import. One number
+stands for all joints; `offset` is the default pose unless it says otherwise.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from sim2real_deploy import configfile
+from sim2real_deploy.configfile import Strict
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.contract import CommandRanges, Range, Statistics, Term
+from sim2real_deploy.policy.contract import Held as ContractHeld
+from sim2real_deploy.policy.importers.draft import Answers, Draft, Held, Numbers, spread
+from sim2real_deploy.policy.importers.places import find_network
+
+NAME = "sim2real policy.yaml"
+
+
+class _Action(Strict):
+    output: str = ""
+    scale: Numbers
+    offset: Numbers | None = None
+    clip: tuple[Range, ...] | Range | None = None
+    observed: Literal["raw", "clipped"] = "clipped"
+
+
+class _Group(Strict):
+    input: str = ""
+    terms: tuple[Term, ...] = Field(min_length=1)
+    clip_first: bool = True
+    layout: Literal["by_term", "by_frame"] = "by_term"
+    newest: Literal["first", "last"] = "last"
+    start: Literal["repeat", "zeros"] = "repeat"
+
+
+class _Written(Strict):
+    format: Literal[1] = 1
+    name: str = ""
+    robot: str
+    network: str = ""  # a file beside this one; else the only one there
+    rate_hz: float = Field(gt=0)
+    joints: tuple[str, ...] | str  # names, or an order of the robot's file: sdk, gym, isaac
+    default_position: Numbers
+    kp: Numbers
+    kd: Numbers
+    held: tuple[ContractHeld, ...] = ()
+    action: _Action
+    observations: tuple[_Group, ...] = Field(min_length=1)
+    command_ranges: CommandRanges
+    statistics: tuple[Statistics, ...] = ()
+    # Worked out anew, so that a bundle can be imported again after a change.
+    recurrence: Any = None
+    golden: Any = None
+    sha256: Any = None
+    provenance: dict[str, Any] = Field(default_factory=dict)
+
+
+def recognises(file: Path, content: Any) -> bool:
+    wanted = {"robot", "joints", "default_position", "action", "observations"}
+    return isinstance(content, dict) and wanted <= content.keys()
+
+
+def read(file: Path, content: Any, answers: Answers) -> Draft:
+    told = configfile.parse(content, _Written, str(file))
+    network = find_network(file, answers.network, told.network)
+    count = _count(told, file)
+    default = spread(told.default_position, count, f"{file}: default_position")
+    offset = told.action.offset
+    return Draft(
+        source=file,
+        network=network,
+        joints=told.joints,
+        robot=told.robot,
+        held=[Held(held.joint, held.position, held.kp, held.kd) for held in told.held],
+        claims={
+            "rate_hz": told.rate_hz,
+            "default_position": default,
+            "kp": spread(told.kp, count, f"{file}: kp"),
+            "kd": spread(told.kd, count, f"{file}: kd"),
+            "action": {
+                "scale": spread(told.action.scale, count, f"{file}: action.scale"),
+                "offset": default
+                if offset is None
+                else spread(offset, count, f"{file}: action.offset"),
+                "clip": _clip(told.action.clip, count),
+                "observed": told.action.observed,
+                **({"output": told.action.output} if told.action.output else {}),
+            },
+            "observations": [group.model_dump() for group in told.observations],
+            "command_ranges": told.command_ranges.model_dump(),
+            "statistics": [row.model_dump() for row in told.statistics],
+        },
+        notes={key: str(value) for key, value in told.provenance.items()},
+    )
+
+
+def _count(told: _Written, file: Path) -> int:
+    """The number of joints: from their names, or from any list that has one value for each."""
+    if not isinstance(told.joints, str):
+        return len(told.joints)
+    for values in (told.default_position, told.kp, told.kd, told.action.scale):
+        if isinstance(values, tuple):
+            return len(values)
+    raise Refusal(f"{file}: default_position: one value for each joint was expected")
+
+
+def _clip(clip: tuple[Any, ...] | None, count: int) -> list[Range] | None:
+    if clip is None:
+        return None
+    if len(clip) == 2 and not isinstance(clip[0], tuple):
+        return [(clip[0], clip[1])] * count
+    return list(clip)

@@ -1,0 +1,99 @@
+"""Where a policy's parts lie: the description in or near what the user named, and its network."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sim2real_deploy.errors import Refusal
+
+NETWORKS = (".onnx", ".pt", ".pth", ".jit")
+DESCRIPTIONS = (".yaml", ".yml")
+# Below a folder that a description lies in or under: where projects keep their networks.
+_FOLDERS = ("", "exported", "policy", "policies", "models", "pre_train", "weights", "checkpoints")
+_ANCESTORS, _ANCESTORS_OF_A_NAME = 6, 3  # a bare name is looked for nearer by
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+
+
+def descriptions(source: Path) -> list[Path]:
+    """The YAML files that may describe `source`: itself, those beside it, those in params/."""
+    if source.is_file() and source.suffix in DESCRIPTIONS:
+        return [source]
+    folder = source if source.is_dir() else source.parent
+    near = [folder, folder / "params", folder / "io_descriptors"]
+    if source.is_file() or folder.name in ("exported", "policies"):
+        near += [folder.parent / "params", folder.parent / "io_descriptors", folder.parent]
+    return [
+        file
+        for place in near
+        if place.is_dir()
+        for file in sorted(place.iterdir())
+        if file.suffix in DESCRIPTIONS and file.is_file()
+    ]
+
+
+def networks(source: Path) -> list[Path]:
+    """The networks that `source` is or holds."""
+    if source.is_file():
+        return [source] if source.suffix in NETWORKS else []
+    return sorted(file for file in source.iterdir() if file.suffix in NETWORKS and file.is_file())
+
+
+def find_network(file: Path, given: Path | None, named: str = "") -> Path:
+    """The network of a description: what the user gave, what the file names, or the only one near.
+
+    A file names it as its author had it: the path's end is looked for below each folder above."""
+    if given is not None:
+        if not given.is_file():
+            raise Refusal(f"--network {given}: there is no such file")
+        return checked(given)
+    if named:
+        for path in _endings(file, named):
+            if path.is_file():
+                return checked(path)
+    by_stem: dict[str, Path] = {}
+    # The same network as ONNX and as TorchScript is one.
+    for path in networks(file.absolute().parent) if named else _near(file):
+        if path.stem not in by_stem or path.suffix == ".onnx":
+            by_stem[path.stem] = path
+    if len(by_stem) == 1:
+        return checked(next(iter(by_stem.values())))
+    if "policy" in by_stem and not named:
+        return checked(by_stem["policy"])
+    if named:
+        raise Refusal(f"{file}: its network '{named}' is not there; name it with --network FILE")
+    if by_stem:
+        names = ", ".join(path.name for path in by_stem.values())
+        raise Refusal(f"{file}: several networks near it ({names}); name one with --network FILE")
+    raise Refusal(
+        f"{file}: no network near it ({', '.join(NETWORKS)}); name it with --network FILE"
+    )
+
+
+def checked(path: Path) -> Path:
+    """`path`, unless it only stands for the file that Git LFS would bring."""
+    with path.open("rb") as file:
+        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+            raise Refusal(
+                f"{path}: is a Git LFS pointer, not the file itself; fetch it with: git lfs pull"
+            )
+    return path
+
+
+def _endings(file: Path, named: str) -> Iterator[Path]:
+    parts: Sequence[str] = [part for part in Path(named).parts if part not in ("/", ".", "..")]
+    above = [file.absolute().parent, *file.absolute().parent.parents[:_ANCESTORS]]
+    for start in range(len(parts)):
+        near = above if start < len(parts) - 1 else above[: _ANCESTORS_OF_A_NAME + 1]
+        for folder in near:
+            for below in _FOLDERS:
+                yield Path(os.path.normpath(folder.joinpath(below, *parts[start:])))
+
+
+def _near(file: Path) -> Iterator[Path]:
+    folder = file.absolute().parent
+    places = [folder, folder / "exported"]
+    if folder.name in ("params", "io_descriptors"):
+        places += [folder.parent, folder.parent / "exported"]
+    for place in places:
+        if place.is_dir():
+            yield from networks(place)

@@ -1,0 +1,36 @@
+"""The robots that a policy may be for, and their joints as other projects name them."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sim2real_deploy import paths
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots import RobotSpec, load_robot
+
+
+def known_robots(named: str = "") -> Iterator[RobotSpec]:
+    """The one that was named, or all that have a file."""
+    if named:
+        yield load_robot(named)
+        return
+    for file in sorted(paths.config_file("robots").glob("*.yaml")):
+        yield load_robot(file.stem)
+
+
+def by_pattern(values: Any, joints: Sequence[str], where: str) -> list[float]:
+    """One number for each joint: the same for all, or by regular expressions of their names."""
+    if isinstance(values, int | float) and not isinstance(values, bool):
+        return [float(values)] * len(joints)
+    if not isinstance(values, Mapping):
+        raise Refusal(f"{where}: a number, or numbers by joint name, was expected, not {values!r}")
+    found: dict[str, float] = {}
+    for pattern, value in values.items():
+        matching = [joint for joint in joints if re.fullmatch(str(pattern), joint)]
+        if not matching:
+            raise Refusal(f"{where}.{pattern}: no joint is called like that")
+        found |= dict.fromkeys(matching, float(value))
+    missing = [joint for joint in joints if joint not in found]
+    if missing:
+        raise Refusal(f"{where}: nothing for {', '.join(missing)}")
+    return [found[joint] for joint in joints]

@@ -1,0 +1,70 @@
+"""What other projects call an observation, and what it is called here.
+
+`NAMES` holds what every project means alike; a format's own table comes first.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sim2real_deploy.errors import Refusal
+
+NAMES: Mapping[str, str] = {
+    "base_lin_vel": "base_lin_vel",
+    "lin_vel": "base_lin_vel",
+    "base_ang_vel": "base_ang_vel",
+    "ang_vel": "base_ang_vel",
+    "projected_gravity": "projected_gravity",
+    "gravity_vec": "projected_gravity",
+    "gravity_orientation": "projected_gravity",
+    "velocity_command": "velocity_command",
+    "velocity_commands": "velocity_command",
+    "generated_commands": "velocity_command",
+    "command": "velocity_command",
+    "commands": "velocity_command",
+    "joint_pos_rel": "joint_pos_rel",
+    "dof_pos": "joint_pos_rel",
+    "joint_vel_rel": "joint_vel",
+    "joint_vel": "joint_vel",
+    "dof_vel": "joint_vel",
+    "last_action": "last_action",
+    "actions": "last_action",
+    "height_scan": "height_scan",
+    "foot_contacts": "foot_contacts",
+}
+# Who feeds the same numbers in which order, where a file does not say. In our own names.
+_GYRO, _GRAVITY, _COMMAND = "base_ang_vel", "projected_gravity", "velocity_command"
+_JOINTS = ("joint_pos_rel", "joint_vel", "last_action")
+TERM_ORDERS: Mapping[str, tuple[str, ...]] = {
+    "unitree": (_GYRO, _GRAVITY, _COMMAND, *_JOINTS),  # unitree_rl_gym, unitree_rl_lab, robot_lab
+    "himloco": (_COMMAND, _GYRO, _GRAVITY, *_JOINTS),
+    "genesis": (_COMMAND, _GRAVITY, _GYRO, *_JOINTS),  # genesis_lr
+    "mjlab": (_GYRO, _GRAVITY, *_JOINTS, _COMMAND),
+}
+
+
+def translate(name: str, special: Mapping[str, str], where: str) -> str:
+    """Our name of an observation of theirs."""
+    ours = special.get(name, NAMES.get(name))
+    if ours is None:
+        if name.startswith("motion_") or name in ("ref_joint_pos", "ref_joint_vel"):
+            raise Refusal(
+                f"{where}: '{name}' is part of a recorded motion to follow; only policies that "
+                "follow a velocity can be run"
+            )
+        known = ", ".join(sorted({*special, *NAMES}))
+        raise Refusal(
+            f"{where}: observation '{name}' is not known here; known are: {known}. Where it is one "
+            "of ours under another name, describe the policy in a policy.yaml: sim2real policy new"
+        )
+    return ours
+
+
+def term_order(given: Any, where: str) -> tuple[str, ...]:
+    """An order by its project's name, or written out as a list of our terms."""
+    if isinstance(given, list):
+        return tuple(translate(str(name), {}, where) for name in given)
+    if given in TERM_ORDERS:
+        return TERM_ORDERS[given]
+    raise Refusal(
+        f"{where}: '{given}' is neither a list of terms nor one of {', '.join(TERM_ORDERS)}"
+    )
