@@ -32,7 +32,7 @@ def unused(path: Path, size: int) -> bytes:
 @pytest.fixture(scope="module")
 def walker(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     folder = tmp_path_factory.mktemp("policy") / "go2"
-    return import_policy(SHARED / "unitree_rl_lab_go2", folder, Answers(), unused)
+    return import_policy(SHARED / "unitree_rl_lab_go2", folder, Answers(), unused).bundle
 
 
 def mislabelled(bundle: Bundle) -> Bundle:

@@ -1,6 +1,7 @@
 """Public policies, straight from their projects: imported without a hand's touch."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,15 @@ from support.import_samples import SHARED
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no sample policies in {SHARED}")
 
 
-def convert(path: Path, size: int) -> bytes:
+def convert(path: Path, sizes: Sequence[int]) -> bytes:
     pytest.importorskip("torch", reason="TorchScript is converted where torch is installed")
     from sim2real_deploy.training import torchscript
 
-    return torchscript.convert(path, size)
+    return torchscript.convert(path, sizes)
 
 
 def bring_in(name: str, folder: Path) -> Bundle:
-    return import_policy(SHARED / name, folder / name, Answers(), convert)
+    return import_policy(SHARED / name, folder / name, Answers(), convert).bundle
 
 
 @pytest.mark.parametrize(

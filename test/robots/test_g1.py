@@ -88,7 +88,7 @@ def test_its_public_policy_stands_by_itself_and_walks(tmp_path: Path) -> None:
     def unused(path: Path, size: int) -> bytes:
         raise AssertionError(path)
 
-    bundle = import_policy(SHARED / "unitree_rl_lab_g1", tmp_path / "g1", Answers(), unused)
+    bundle = import_policy(SHARED / "unitree_rl_lab_g1", tmp_path / "g1", Answers(), unused).bundle
     twin = TwinRobot(G1)
     assert twin.hangs
     Drive(bundle, twin).stand_and_walk()
