@@ -1,4 +1,4 @@
-"""A run for people's own notebooks: one Parquet file per topic, or one NumPy archive of all."""
+"""A run as tables: one Parquet file or NumPy archive per topic."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from sim2real_deploy.errors import Refusal
 
 
 def export(bag: Bag, folder: Path, form: str) -> list[Path]:
-    """Every topic with its two times in ns; wire topics with joints by name."""
+    """Every topic with receive and publish time in ns; wire topics with joints by name."""
     recorded = Recorded(bag)
     if form == "parquet":
         try:

@@ -1,4 +1,4 @@
-"""The gate's result as one HTML file: bars, tables, what failed and why, the worst run on film."""
+"""The gate's result as one HTML file: bars, tables, failures, and a video of the worst run."""
 
 import base64
 import tempfile
@@ -23,7 +23,7 @@ from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.twin.views import write_video
 
 VIDEO_S, VIDEO_SIZE = 5.0, (480, 272)
-VIDEO_EVERY = 3  # looks
+VIDEO_EVERY = 3  # samples per frame
 FAILURES_SHOWN = 100
 
 
@@ -58,7 +58,7 @@ def write_gate_report(
 
 
 def worst_run(rows: Sequence[Row], runs: Sequence[tuple[Task, Episode]]) -> tuple[Task, Episode]:
-    """Where the least succeeds: the run that fell first, or that missed its speed most."""
+    """In the scenario with the lowest success rate: the earliest fall, or the largest error."""
     least = min(rows, key=lambda row: row.rate)
 
     def badness(run: tuple[Task, Episode]) -> tuple[bool, bool, float]:
@@ -133,7 +133,7 @@ def _figures(rows: Sequence[Row]) -> Section:
 
 
 def _engines(rows: Sequence[Row]) -> Section | None:
-    """The same scenarios in two engines: what differs is what a policy may have learnt of one."""
+    """The same scenarios in two engines: differences hint at what a policy learnt of one."""
     engines = list(dict.fromkeys(row.engine for row in rows))
     if len(engines) < 2:
         return None

@@ -1,4 +1,4 @@
-"""Plots as data for the report's script: decimated so that no peak is lost, packed small."""
+"""Plots as data for the report's script, decimated without losing peaks."""
 
 import base64
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-POINTS = 20_000  # values kept per line: full rate for a short run, peaks of each bin for a long one
+POINTS = 20_000  # values per line: full rate for short runs, min and max per bin for long ones
 _NONE = 65535
 
 Times = npt.NDArray[np.float64]
@@ -51,7 +51,7 @@ def bands(
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One value, the interval it lies in where there is one, and what is written beside it."""
+    """One value, its confidence interval if any, and a label."""
 
     name: str
     value: float
@@ -61,7 +61,7 @@ class Bar:
 
 
 def bars(title: str, rows: Sequence[Bar], most: float, mark: float | None = None) -> dict[str, Any]:
-    """Side by side from 0 to `most`; `mark` is the bound they are held to."""
+    """Bars from 0 to `most`; `mark` is the required value."""
     return {"title": title, "most": most, "mark": mark, "bars": [asdict(row) for row in rows]}
 
 
@@ -81,7 +81,7 @@ def spans(seconds: Times, labels: Sequence[str] | npt.NDArray[Any], end: float) 
 
 
 def _packed(line: Line) -> dict[str, Any] | None:
-    """An even grid of bins, two values each: the bin's extremes in the order they came."""
+    """Evenly spaced bins of two values: min and max, in the order they occurred."""
     good = np.isfinite(line.values) & np.isfinite(line.seconds)
     seconds, values = line.seconds[good], line.values[good].astype(np.float64)
     if not len(values):

@@ -1,7 +1,7 @@
-"""The recorded states through a policy again: the same bits, or the first that differs.
+"""Replays recorded states through a policy: identical bits, or the first difference.
 
-The same decoder, observation terms and network session as on the robot run here; the recording
-says at which states the policy was asked and with what command.
+Decoder, observation terms and network session are the robot's own; the recording says at which
+states the policy stepped and with what command.
 """
 
 import tempfile
@@ -26,15 +26,15 @@ from sim2real_deploy.wire.decoders import StateDecoder
 from sim2real_deploy.wire.messages import FAMILIES
 
 MIN_SPEED = 20.0  # times real time,
-LONG_S = 60.0  # of recordings so long that loading the policy does not count
+LONG_S = 60.0  # from this length on, loading the policy does not matter
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first value that does not come out again."""
+    """The first value that is not reproduced."""
 
     step: int
-    seconds: float  # into the walk
+    seconds: float  # since the first step
     state_tick: int
     name: str  # of the observation's or action's entry
     recorded: float
@@ -49,15 +49,15 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """When the policy was asked, and what with: one row per policy step of the recording."""
+    """Inputs and outputs of each policy step in the recording."""
 
     now_ns: npt.NDArray[np.int64]
     state_tick: npt.NDArray[np.int64]
     command: Floats
-    begins: npt.NDArray[np.bool_]  # the first step of a walk: the policy starts anew
+    begins: npt.NDArray[np.bool_]  # first step of a walk: the policy is reset
     observation: Floats
     action: Floats
-    known: npt.NDArray[np.bool_]  # its observation and action are in the recording
+    known: npt.NDArray[np.bool_]  # observation and action are in the recording
     observation_names: tuple[str, ...]
     action_names: tuple[str, ...]
     ticks_missing: int
@@ -72,9 +72,9 @@ class PolicyReplay:
     steps: int
     recorded_s: float
     replay_s: float
-    ticks_missing: int  # rows of the control loop that the recording lacks
-    states_missing: int  # asked for by the recording, but not in it
-    values_missing: int  # steps whose recorded observation or action is not in it
+    ticks_missing: int  # rows of control/ticks missing from the recording
+    states_missing: int  # used by a step, but not in the recording
+    values_missing: int  # steps without a recorded observation or action
     values_different: int
     first: Difference | None
     joint_names: tuple[str, ...]
@@ -100,7 +100,7 @@ class PolicyReplay:
 
 
 def bundle_of(bag: Bag, robot: RobotSpec) -> Bundle:
-    """The policy that walked, as it is kept in the bag."""
+    """The policy that walked, from the bag's attachments."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("policy.onnx", "policy.yaml"):
             content = bag.attachments.get(name)
@@ -142,7 +142,7 @@ def recorded_steps(recorded: Recorded) -> Steps:
 
 
 def replay_policy(recorded: Recorded, other: Bundle | None = None) -> PolicyReplay:
-    """Through the policy in the bag, or what another one would have done at the same states."""
+    """Through the bag's own policy, or through another one at the same states."""
     start = time.perf_counter()
     steps = recorded_steps(recorded)
     own = bundle_of(recorded.bag, recorded.robot)
@@ -190,7 +190,7 @@ def replay_policy(recorded: Recorded, other: Bundle | None = None) -> PolicyRepl
 
 
 def _states_in_order(recorded: Recorded, steps: Steps) -> Iterator[tuple[int, RobotState | None]]:
-    """Each step's state, decoded as control decoded it."""
+    """The state of each step, decoded as control does."""
     topic = recorded.bag.require(LOW_STATE)
     layout = FAMILIES[recorded.robot.wire.family].state
     wanted = np.unique(steps.state_tick)
@@ -211,9 +211,9 @@ def _states_in_order(recorded: Recorded, steps: Steps) -> Iterator[tuple[int, Ro
 def _matched(
     series: Series, ticks: Series, block_of_step: npt.NDArray[np.intp]
 ) -> tuple[tuple[str, ...], Floats, npt.NDArray[np.bool_]]:
-    """A step's values: control sends them just before the block of ticks that the step is in.
+    """The values of each step: control publishes them just before the block of ticks it is in.
 
-    A block that has lost one has unknown values: which one it was cannot be told.
+    If a block has lost one, all its values are unknown: nobody can tell which it was.
     """
     names, rows = labelled(series)
     block_of_value = np.searchsorted(ticks.publish_ns, series.publish_ns)
@@ -228,7 +228,7 @@ def _matched(
 
 
 def _different(recorded: Floats, replayed: Floats, compared: npt.NDArray[np.bool_]) -> Floats:
-    """Bit for bit: a zero of the other sign differs, a NaN equals itself."""
+    """Bitwise: -0.0 differs from 0.0, a NaN equals itself."""
     wrong: Floats = (recorded.view(np.uint32) != replayed.view(np.uint32)) & compared[:, None]
     return wrong
 
@@ -236,7 +236,7 @@ def _different(recorded: Floats, replayed: Floats, compared: npt.NDArray[np.bool
 def _first(
     steps: Steps, wrong: Floats, observations: Floats, wrong_action: Floats, actions: Floats
 ) -> Difference | None:
-    """Of the earliest step that differs, its observation before its action."""
+    """In the earliest step that differs; observation before action."""
     rows = np.flatnonzero(wrong.any(axis=1) | wrong_action.any(axis=1))
     if not len(rows):
         return None

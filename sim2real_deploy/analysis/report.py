@@ -1,4 +1,4 @@
-"""One HTML file that shows a run: self-contained, opens anywhere, no network."""
+"""A run as one self-contained HTML file that needs no network."""
 
 import html
 import json
@@ -34,7 +34,7 @@ def write_report(bag: Bag, path: Path) -> Path:
 
 
 def write_page(path: Path, title: str, about: str, content: dict[str, Any]) -> None:
-    """Sections with their tables, plots, bars and videos, and all that a browser needs."""
+    """Write sections (tables, plots, bars, videos) with everything a browser needs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
         _PAGE.format(

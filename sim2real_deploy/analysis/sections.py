@@ -1,4 +1,4 @@
-"""The sections of a report, one small function each; a section without data is left out."""
+"""The sections of a report, one function each; a section without data is left out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from sim2real_deploy.safety.thermal import HeatPredictor
 from sim2real_deploy.topics import MODE, OBSERVATION, ODOMETRY, SAFETY, TRUTH
 
 Cell = str | float
-IMPACT_S = 0.03  # a foot bounces so long when it lands
+IMPACT_S = 0.03  # smoothing: a foot bounces for this long when it lands
 LEVELS = ("ok", "warning", "error", "stale")
 LEVEL_COLORS = {"ok": "#059669", "warning": "#d97706", "error": "#dc2626", "stale": "#64748b"}
 MODE_COLORS = {
@@ -50,7 +50,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> dict[str, Any]
 
 
 def completeness(view: View) -> Section:
-    """Is all there? What the recorder received must be in the bag, and the wire has no holes."""
+    """Is the recording complete: everything received is in the bag, no state is missing?"""
     counts = view.bag.metadata.get(COUNTS, {})
     lost = _lost_states(view)
     rows: list[list[Cell]] = [
@@ -194,7 +194,7 @@ def torque(view: View) -> Section:
 
 def temperature(view: View) -> Section:
     tiers = view.robot.temperature
-    every = max(1, int(view.robot.wire.rate_hz / 10))  # ten readings a second are plenty
+    every = max(1, int(view.robot.wire.rate_hz / 10))  # ten readings per second suffice
     seconds, readings = view.state_s[::every], view.states["temperature"][::every]
     rows: list[list[Cell]] = []
     for joint, name in enumerate(view.robot.joint_names):
@@ -264,7 +264,7 @@ def latency(view: View) -> Section | None:
 
 
 def distribution(view: View) -> Section | None:
-    """Observations against those of training, in training's own spread."""
+    """Observations as z-scores against those of training."""
     from sim2real_deploy.analysis.policy_replay import bundle_of
 
     if OBSERVATION not in view.series or "policy.yaml" not in view.bag.attachments:
@@ -334,7 +334,7 @@ def _smooth(values: npt.NDArray[Any], width: int) -> npt.NDArray[np.float64]:
 def _with_hysteresis(
     values: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any]
 ) -> npt.NDArray[np.bool_]:
-    """On above `high`, off below `low`, as it was in between: a foot does not chatter."""
+    """On above `high`, off below `low`, unchanged in between."""
     clear = (values > high) | (values < low)
     clear[0] = True
     rows = np.arange(len(values))[:, None]

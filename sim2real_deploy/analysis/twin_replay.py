@@ -1,7 +1,7 @@
-"""The recorded commands into the twin: how fast simulation and recording part.
+"""Replays recorded commands into the twin: how fast simulation and recording diverge.
 
-Open loop, from one recorded state to the end; and in windows, each begun again from the recorded
-state, so that an error shows where it is made and not where it has grown to.
+Open loop from one recorded state to the end, and in windows that each restart from the recorded
+state, so that an error shows where it arises and not where it has grown to.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ TILT_APART = 5.0  # degrees
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Root mean square differences between twin and recording, by time since both were the same."""
+    """RMS differences between twin and recording, by time since they were equal."""
 
     seconds: Vector
     joints: npt.NDArray[np.float64]  # rad, one column per joint
@@ -37,7 +37,7 @@ class Errors:
 
     @property
     def parted_after_s(self) -> float:
-        """When joints or trunk are first further apart than anyone would call the same."""
+        """When joints or trunk first exceed the thresholds of divergence."""
         rms = np.sqrt(np.mean(self.joints**2, axis=1))
         apart = (rms > JOINTS_APART) | (self.tilt > TILT_APART)
         return float(self.seconds[np.argmax(apart)]) if apart.any() else float("inf")
@@ -74,7 +74,7 @@ class _Recording:
         self.commands = self._commands(recorded)
 
     def _commands(self, recorded: Recorded) -> list[tuple[bytes, ...]]:
-        """Those that arrived between each state and the next: what the robot lived on."""
+        """The commands that arrived between each state and the next."""
         found: list[list[bytes]] = [[] for _ in self.log_ns]
         topic = recorded.bag.require(LOW_CMD)
         for message in recorded.bag.messages([topic]):
@@ -84,7 +84,7 @@ class _Recording:
         return [tuple(samples) for samples in found]
 
     def place(self, twin: TwinRobot, index: int) -> None:
-        """The twin in the recorded state; place and height are not recorded, nor do they count."""
+        """Put the twin into the recorded state; position and height are not recorded."""
         base = np.array([0.0, 0.0, np.nan, *self.quaternion[index]])
         here = slice(index, index + 1)
         linear = to_world_rows(self.quaternion[here], self.velocity[here])[0]
@@ -140,7 +140,7 @@ def _run(
     following = slice(start + 1, start + 1 + steps)
     cosine = np.sum(gravity_in_body_rows(quaternions) * recording.gravity[following], axis=1)
     tilt = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
-    seen = to_body_rows(quaternions, velocity)  # as the body feels it
+    seen = to_body_rows(quaternions, velocity)  # in the body frame
     return (
         np.abs(q - recording.q[following]),
         np.asarray(tilt, np.float64),
@@ -149,7 +149,7 @@ def _run(
 
 
 def _velocities(odometry: Series | None, log_ns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """The trunk's velocity, body frame, at each state; rest where there is no odometry."""
+    """The trunk's velocity in the body frame at each state; zero without odometry."""
     if odometry is None:
         return np.zeros((len(log_ns), 3))
     axes = (odometry[f"twist.twist.linear.{axis}"] for axis in "xyz")

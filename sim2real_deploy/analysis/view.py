@@ -1,4 +1,4 @@
-"""A run on one time axis: what every section of the report looks at."""
+"""A run on one time axis, as the sections of a report read it."""
 
 from datetime import datetime, timezone
 from functools import cached_property
@@ -61,7 +61,7 @@ class View:
 
     @cached_property
     def ticks(self) -> dict[str, npt.NDArray[Any]]:
-        """The control loop's rows as columns, with `seconds` on this run's axis; {} without."""
+        """The rows of control/ticks as columns, with `seconds` on the run's axis; {} without."""
         if TICKS not in self.series:
             return {}
         names, rows = labelled(self.series[TICKS])

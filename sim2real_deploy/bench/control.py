@@ -1,12 +1,11 @@
-"""The same policy in the usual loop on the vendor's SDK, in ours, and a bare echo, in one run.
+"""LowState to LowCmd with the same policy: the usual loop on the vendor's SDK, ours, a bare echo.
 
-A source sends LowState at the wire's rate and notes when it first hears a command that knows of
-each state. To tell which, every contestant copies the state's tick into the command's spare field.
+A source sends LowState at the wire's rate and notes when it first hears a command that is based on
+each state: every contestant copies the state's tick into a spare field of the command.
 
-Figures are taken second by second, and the median second counts, of those in which the machine
-itself did not stand still: one that is shared does now and then, for longer than any contestant
-takes. The machine is taken as it is: cores are not kept awake as on a robot, which would change it
-for everybody.
+Figures are taken per second; the median counts, over seconds without a stall of the machine itself,
+which on shared hosts may last longer than any contestant takes. Idle cores are not kept awake as on
+a robot: that would change the machine for all contestants.
 """
 
 import multiprocessing
@@ -44,9 +43,9 @@ from sim2real_deploy.wire.messages import FAMILIES, Family
 
 INTERFACE = "lo"
 READY_S = 60.0
-SETTLE_S = 1.0  # of states before anything counts
-TURNS = 3  # of each contestant, in turn: a busy moment of the machine meets all alike
-MOST_TURNS = 9  # where it stands still so often that too few seconds count
+SETTLE_S = 1.0  # of states before measuring
+TURNS = 3  # of each contestant, alternating, so that a busy machine affects all alike
+MOST_TURNS = 9  # if stalls leave too few seconds
 FEWEST_SECONDS = 8
 _TICK = struct.Struct("<I")
 CONTESTANTS = ("echo", "ours", "vendor")
@@ -62,9 +61,9 @@ class Answers:
     rate_error_percent: float
     cpu_percent: float  # of one core, in the contestant's process
     cpu_ms_per_command: float
-    seconds: int  # in which the machine did not stand still: these count
+    seconds: int  # without a stall of the machine: these count
     states: int
-    unanswered: int  # states that no command ever knew of
+    unanswered: int  # states without an answer
 
 
 def judge(echo: Answers, ours: Answers, vendor: Answers) -> BenchResult:
@@ -89,7 +88,7 @@ def judge(echo: Answers, ours: Answers, vendor: Answers) -> BenchResult:
 def run(robot: str, policy: str, seconds: float, progress: Progress) -> BenchResult:
     """Each contestant runs for `seconds` in all."""
     spec = load_robot(robot)
-    load_bundle(policy, spec)  # refused here, in words, and not in a child
+    load_bundle(policy, spec)  # refuses here and not in a child process
     turns: dict[str, list[_Turn]] = {name: [] for name in CONTESTANTS}
     witness = StallWitness()
     try:
@@ -107,16 +106,16 @@ def run(robot: str, policy: str, seconds: float, progress: Progress) -> BenchRes
     return judge(**{name: _sum_up(taken, spec, witness) for name, taken in turns.items()})
 
 
-# How long the machine stood still; p50, p99, rate error; share of a core, and of it per command.
+# Stall in ms; p50, p99, rate error; share of a core; CPU time per command.
 Second = tuple[float, ...]
 
 
 @dataclass(slots=True)
 class _Turn:
-    latency_s: list[float]  # by state; infinite where no command ever knew of it
+    latency_s: list[float]  # by state; infinite without an answer
     sent_ns: list[int]
     heard_ns: list[int]  # by command
-    cpu_ns: list[int]  # used until the beginning, and after every second
+    cpu_ns: list[int]  # at the start and after every second
 
     def seconds(self, rate_hz: float, witness: StallWitness) -> list[Second]:
         latency, sent, heard = (np.array(x) for x in (self.latency_s, self.sent_ns, self.heard_ns))
@@ -147,7 +146,7 @@ def _seconds(turns: list[_Turn], spec: RobotSpec, witness: StallWitness) -> list
 
 def _sum_up(turns: list[_Turn], spec: RobotSpec, witness: StallWitness) -> Answers:
     undisturbed = _undisturbed(turns, spec, witness)
-    counted = undisturbed or _seconds(turns, spec, witness)  # a machine that never runs through
+    counted = undisturbed or _seconds(turns, spec, witness)  # a machine that stalls all the time
     _, p50, p99, rate_error, cpu, cpu_each = np.median(counted, axis=0).tolist()
     latency = np.concatenate([turn.latency_s for turn in turns])
     answered = latency[np.isfinite(latency)]
@@ -192,13 +191,13 @@ def _take_turn(name: str, spec: RobotSpec, policy: str, seconds: float) -> _Turn
 
 
 def _cpu_ns(process: int | None) -> int:
-    """Time that all threads of a process have had on a core. (psutil counts hundredths.)"""
+    """CPU time of all threads of a process, in ns (psutil has 10 ms)."""
     threads = Path(f"/proc/{process}/task").glob("*/schedstat")
     return sum(int(thread.read_text().split()[0]) for thread in threads)
 
 
 class _Source:
-    """Sends states by absolute deadlines and listens in between, all in one thread."""
+    """Sends states at absolute deadlines and listens in between, in one thread."""
 
     def __init__(self, spec: RobotSpec, domain: int) -> None:
         family = FAMILIES[spec.wire.family]
@@ -213,7 +212,7 @@ class _Source:
         self.begin()
 
     def begin(self) -> None:
-        """From here on it counts."""
+        """Start measuring."""
         self._sent_ns: dict[int, int] = {}
         self._heard: list[tuple[int, int]] = []  # tick, when
 
@@ -236,7 +235,7 @@ class _Source:
                     self._heard.append((tick, now))
 
     def turn(self, cpu_ns: list[int]) -> _Turn:
-        """For each state, how long until a command knew of it or of a newer one."""
+        """For each state, the time until a command based on it or on a newer one."""
         self._due += 0.05
         self._listen()
         heard = [entry for entry in self._heard if entry[0] in self._sent_ns]
@@ -254,7 +253,7 @@ class _Source:
 
 
 def _echo(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
-    """As little as can be between a state and a command on this link."""
+    """The least work between a state and a command on this link."""
     family = FAMILIES[spec.wire.family]
     participant = Participant(domain, INTERFACE, "echo")
     reader = participant.reader(LOW_STATE, family.state)
@@ -272,8 +271,7 @@ def _echo(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
 
 
 class _MarkingWriter:
-    """Our link's writer, with the state's tick put into the command's spare field on the way out,
-    as the echo puts it: the mark is the measurement's, and no part of the command."""
+    """Our link's writer, plus the mark of the measurement: the state's tick in a spare field."""
 
     def __init__(self, intake: Intake, writer: RawWriter[bytes], spec: RobotSpec) -> None:
         self._intake, self._write = intake, writer.write
@@ -302,7 +300,7 @@ def _ours(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
     loop = ControlLoop(link, controller, Unsupervised())
 
     def operate() -> None:
-        """To walking, and back to it when a busy machine kept the states away for too long."""
+        """Start walking, and again if a stall of the machine stopped it."""
         ready = False
         while True:
             if controller.mode is not Mode.WALKING:
@@ -321,8 +319,8 @@ def _ours(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
 
 
 def _vendors(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
-    """What deployments on the vendor's SDK do: a callback keeps the newest state, a loop works on
-    it, writes and sleeps. Observation and network are our own, so the difference is the rest."""
+    """The usual deployment on the vendor's SDK: a callback keeps the newest state, a loop computes,
+    writes and sleeps. Observation and network are ours, so that only the rest differs."""
     family: Family = FAMILIES[spec.wire.family]
     runner = load_bundle(policy, spec).open()
     channel, checksum = vendor.module("core.channel"), vendor.checksum()

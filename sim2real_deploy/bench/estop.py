@@ -1,4 +1,4 @@
-"""The stop that people call, on a computer that has no time for it: call to damping on the wire."""
+"""From a call of /safety/estop to damping on the wire, while every core is busy."""
 
 import multiprocessing
 import os
@@ -14,7 +14,7 @@ from sim2real_deploy.faults.assembly import whole_stack
 from sim2real_deploy.faults.stack import Stack
 
 P99_MS = 50.0
-MOVING_S = 0.1  # it stands up for so long before it is stopped
+MOVING_S = 0.1  # of standing up before it is stopped
 PATIENCE_S = 2.0
 
 
@@ -45,7 +45,7 @@ def time_calls(stack: Stack, calls: int, progress: Progress) -> list[float]:
 
 
 def _stands_up(stack: Stack) -> bool:
-    """One attempt; control may have been ended by the supervisor, and is started again."""
+    """One attempt; restarts control if the supervisor has ended it."""
     stack.all_run()
     last = stack.watch.commands[-1]
     if not last.damping and time.monotonic_ns() - last.ns < 5e7:
@@ -57,7 +57,7 @@ def _stands_up(stack: Stack) -> bool:
 
 @contextmanager
 def all_cores_busy() -> Iterator[None]:
-    """A process for each core that does nothing but compute, at ordinary priority."""
+    """One computing process per core, at ordinary priority."""
     context = multiprocessing.get_context("spawn")
     load = [context.Process(target=_compute, daemon=True) for _ in range(os.cpu_count() or 1)]
     for process in load:
@@ -71,6 +71,6 @@ def all_cores_busy() -> Iterator[None]:
 
 
 def _compute() -> None:
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # whatever started it
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))  # not inherited
     while True:
         sum(range(100_000))

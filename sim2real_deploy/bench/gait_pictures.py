@@ -1,4 +1,4 @@
-"""What a gait looks like: a strip of pictures, and when each foot is on the ground."""
+"""Pictures of a gait: a film strip, and a chart of foot contacts."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ CONTACT_N = 1.0
 
 
 def gait_pictures(bundle: Bundle, strip: Path, feet: Path) -> None:
-    """Walk in the imperfect twin; draw half a second of it, and two seconds of footfalls."""
+    """Walk in the imperfect twin; draw half a second of it, and two seconds of contacts."""
     twin = TwinRobot(bundle.spec, imperfections=load_imperfections(robot=bundle.spec.name))
     drive = Drive(bundle, twin)
     drive.stand_and_walk()

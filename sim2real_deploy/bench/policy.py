@@ -1,7 +1,6 @@
-"""How long a policy's network takes where it really runs: in a loop that sleeps between states.
+"""Inference time of a policy as in the control loop, which sleeps between states.
 
-Seconds in which the machine itself stood still say nothing of it: they are measured, shown beside
-the others, and others are taken in their place.
+Seconds with a stall of the machine itself are shown but do not count; more are measured instead.
 """
 
 import time
@@ -20,18 +19,18 @@ from sim2real_deploy.runtime import realtime
 from sim2real_deploy.runtime.stalls import STILL_MS, StallWitness
 
 P99_MS = 0.2
-MOST = 6  # times as many seconds as were asked for, on a machine that stands still that often
+MOST = 6  # times the seconds asked for, on a machine that stalls often
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
     """ms of each step."""
 
-    counted: npt.NDArray[np.float64]  # in seconds in which the machine did not stand still
+    counted: npt.NDArray[np.float64]  # in seconds without a stall
     all: npt.NDArray[np.float64]
 
     def percentiles(self) -> tuple[float, float, float]:
-        """p50, p99 and the most of what counts; of all where nothing does."""
+        """p50, p99 and max of the steps that count; of all if none does."""
         values = self.counted if len(self.counted) else self.all
         p50, p99, most = np.percentile(values, (50, 99, 100)).tolist()
         return p50, p99, most
@@ -76,8 +75,8 @@ def run(policy: str, robot: str, seconds: int, progress: Progress) -> BenchResul
 def measure(
     policy: Policy, wire_hz: float, seconds: int, rested: bool, progress: Callable[[float], None]
 ) -> Taken:
-    """As the control loop runs it, awake at every state and rehearsed a tick ahead; or `rested`:
-    asleep from one step to the next, all caches cold."""
+    """As in the control loop: awake at every state, the network rehearsed a tick ahead. `rested`:
+    asleep between policy steps, with cold caches."""
     rate_hz = policy.contract.rate_hz
     ticks, tick_s = round(wire_hz / rate_hz), 1 / wire_hz
     naps = [ticks * tick_s] if rested else [tick_s] * ticks

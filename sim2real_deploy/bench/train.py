@@ -1,4 +1,4 @@
-"""How much of the machine's bare physics rate is left for learning. One worker, one thread."""
+"""Training throughput as a share of the bare physics rate; one worker, one thread."""
 
 import time
 from collections.abc import Callable
@@ -17,11 +17,11 @@ LEARNING = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Control steps a second, of one worker."""
+    """Control steps per second of one worker."""
 
     bare: float  # MuJoCo alone, on the same models
-    collecting: float  # with policy, observations, rewards, resets
-    learning: float  # and with the update
+    collecting: float  # with policy, observations, rewards and resets
+    learning: float  # and with the PPO update
 
 
 def run(config: str, seconds: float, progress: Progress) -> BenchResult:
@@ -36,7 +36,7 @@ def run(config: str, seconds: float, progress: Progress) -> BenchResult:
 
 
 def measure(config: TrainingConfig, seconds: float, progress: Progress) -> Throughput:
-    """Each part by turns in one run, so that a busy machine is busy for all three."""
+    """The parts alternate in one run, so that a busy machine affects all three."""
     use_one_thread(seed=0)
     environment = Environment(config, load_robot(config.robot), config.ppo.environments, seed=0)
     learner = make_learner(config, environment)

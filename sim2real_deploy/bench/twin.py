@@ -1,4 +1,4 @@
-"""What the twin costs beside bare physics, and how well it keeps real time on the wire."""
+"""The twin's cost relative to bare physics, and its timing on the wire."""
 
 import multiprocessing
 import threading
@@ -22,17 +22,17 @@ from sim2real_deploy.wire.domains import free_domain
 from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 
-_BLOCK = 50  # wire periods of each side in turn, so that both meet the same machine
+_BLOCK = 50  # wire periods per turn: both sides alternate
 _BLOCKS = 60
 _WARM_UP = 1000
-_STEP_HZ = 2.0  # legs trot in place: contacts come and go as in use,
-_TARGETS_HZ = 50.0  # and targets change when a policy steps
+_STEP_HZ = 2.0  # a trot in place: contacts change as in use,
+_TARGETS_HZ = 50.0  # and targets change at a policy's rate
 _PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """In process: microseconds of one core per wire period."""
+    """In process, in microseconds of one core per wire period."""
 
     twin_us: float
     bare_us: float
@@ -88,9 +88,9 @@ def run(robot: str, seconds: float, preset: str, progress: Progress) -> BenchRes
 
 
 def measure_speed(robot: RobotSpec, preset: str) -> Speed:
-    """Blocks of the twin and of bare mj_step in turn; the medians are compared.
+    """Medians over alternating blocks of the twin and of bare mj_step.
 
-    Bare physics makes the same movements: from the same state, its motors told the same.
+    Bare physics makes the same motion: same start, same motor torques.
     """
     twin = TwinRobot(robot, imperfections=load_imperfections(preset, robot.name))
     samples = _trot(robot)
@@ -146,7 +146,9 @@ def measure_wire(robot: RobotSpec, preset: str, seconds: float, progress: Progre
         raise Refusal("bench twin: the twin's process sent no state")
     wall = (state.received_ns - first.received_ns) / 1e9
     counters = link.counters
-    arrived = counters.received - received + counters.lost - lost  # sent, whatever the bus did
+    arrived = (
+        counters.received - received + counters.lost - lost
+    )  # sent, including those the bus dropped
     return OnWire(
         seconds=wall,
         rate_hz=arrived / wall,
@@ -166,7 +168,7 @@ def _serve(robot: RobotSpec, preset: str, domain: int) -> None:
 
 
 def _trot(robot: RobotSpec) -> list[bytes]:
-    """One cycle of rt/lowcmd samples that lift diagonal legs in turn, in place."""
+    """One cycle of rt/lowcmd samples for a trot in place."""
     encoder = CommandEncoder(robot)
     zero = np.zeros(robot.joint_count, np.float32)
     names = list(robot.legs)

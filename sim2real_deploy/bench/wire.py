@@ -1,8 +1,8 @@
-"""The vendor's path and ours, measured side by side in one run on this machine.
+"""The vendor's path and ours, side by side in one run: codec, one-way latency, CPU.
 
 Two processes on loopback, LowState at 500 Hz. One way is from before encoding to after decoding.
-Where the comparison is not even it leans the vendor's way: our encoding, one way and CPU include
-the checksum and every check, the vendor's do not.
+Where the comparison is uneven it favours the vendor: our figures include the checksum and all
+checks, the vendor's do not.
 """
 
 import itertools
@@ -30,9 +30,9 @@ from sim2real_deploy.wire.messages import FAMILIES, REMOTE_BYTES
 
 RATE_HZ = 500.0
 DISCOVERY_S = 1.0
-START_S = 60.0  # for a process to come up, on however busy a machine
+START_S = 60.0  # for a process to start, even on a busy machine
 END_S = 1.0  # of silence
-_CPU_EVERY = 50  # samples between two looks at the CPU time: each is a system call
+_CPU_EVERY = 50  # samples between two readings of CPU time, a system call
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def judge(vendor_codec: Codec, codec: Codec, vendor_way: OneWay, way: OneWay) ->
 
 
 def run(robot: str, seconds: float, progress: Progress) -> BenchResult:
-    """Codec first, then both ways by turns, so that a busy moment meets both alike."""
+    """Codec first, then both paths alternating, so that a busy machine affects both."""
     progress("codec", 0.0)
     spec = load_robot(robot)
     theirs, ours = _codecs(spec)
@@ -116,7 +116,7 @@ def _summary(turns: list[list[float]]) -> OneWay:
 
 def _codecs(robot: RobotSpec) -> tuple[Codec, Codec]:
     family = FAMILIES[robot.wire.family]
-    # Two by turns: a command that repeats would not be encoded again.
+    # Two alternate: a repeated command would not be encoded again.
     commands = itertools.cycle(
         JointCommand(*(np.linspace(-1, end, robot.joint_count, dtype=np.float32),) * 5)
         for end in (1, 2)
@@ -139,7 +139,7 @@ def _codecs(robot: RobotSpec) -> tuple[Codec, Codec]:
         "their encode": (their_command.serialize, 2),
         "their checksum": (lambda: checksum(their_command), 2),
     }
-    # By turns, in short bursts, and the best of each: what the code costs, not the machine.
+    # Alternating short bursts, and the best of each: the cost of the code, not of the machine.
     best = dict.fromkeys(jobs, float("inf"))
     for _ in range(400):
         for name, (job, times) in jobs.items():
@@ -151,7 +151,7 @@ def _codecs(robot: RobotSpec) -> tuple[Codec, Codec]:
 
 
 def _one_way(receive: Callable[..., None], robot: RobotSpec, seconds: float) -> list[float]:
-    """One sender, one receiver, each a process of its own."""
+    """One sender and one receiver process."""
     context = multiprocessing.get_context("spawn")
     domain = free_domain()
     here, there = context.Pipe()
@@ -186,7 +186,7 @@ class _Log:
         self._cpu: list[tuple[int, float]] = []  # samples received so far, seconds so far
 
     def add(self, remote: bytes, received: int) -> None:
-        """One sample that was handed on, of so many received: more may have come together."""
+        """One sample, with the number received so far: several may arrive together."""
         now = time.monotonic_ns()
         (sent_ns,) = struct.unpack_from("<q", remote)
         self.delays.append((now - sent_ns) * 1e-9)
@@ -202,7 +202,7 @@ class _Log:
 
 
 def _stamp() -> bytes:
-    """The time of sending, where both paths have room for it."""
+    """The time of sending, in a field that both paths carry."""
     return struct.pack("<q", time.monotonic_ns()).ljust(REMOTE_BYTES, b"\0")
 
 
@@ -227,8 +227,7 @@ def _ours(domain: int, robot: RobotSpec, pipe: Connection) -> None:
 
 
 def _read_all(state: RobotState) -> None:
-    """What moves and what does not are each read when one of it is looked at; the vendor's way
-    reads everything at once."""
+    """Force decoding of every field: ours decodes on access, the vendor's all at once."""
     _ = state.q, state.temperature
 
 
@@ -279,6 +278,6 @@ def _send_vendors(domain: int, robot: RobotSpec, count: int) -> None:
 
 
 def _standing(robot: RobotSpec) -> RobotState:
-    """A state like any the robot sends."""
+    """An ordinary state."""
     blank = b"\x00\x01".ljust(FAMILIES[robot.wire.family].state.size, b"\0")
     return replace(StateDecoder(robot).decode(blank, 0), q=robot.stand_pose)

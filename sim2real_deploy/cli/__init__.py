@@ -28,8 +28,8 @@ def _root(
 
 
 def main() -> None:
-    """Entry point: a Refusal is the user's to mend, so it is printed as text and exits with 2."""
-    for module in pkgutil.iter_modules(__path__):  # a verb registers itself by being in this folder
+    """Entry point. A Refusal, which the user can mend, is printed as text and exits with 2."""
+    for module in pkgutil.iter_modules(__path__):  # each module registers its commands
         import_module(f"{__name__}.{module.name}")
     try:
         app()

@@ -1,4 +1,4 @@
-"""`sim2real doctor`: fit to walk? Each line is ok, warn or fail, with what to do about it."""
+"""`sim2real doctor`: is everything fit to walk? One line per finding, with its remedy."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -16,11 +16,11 @@ def doctor(
     interface: str = typer.Option("lo", help="Network interface that the robot is on."),
     domain: int = typer.Option(0, min=0, max=232, help="DDS domain of the robot's own bus."),
     policy: str = typer.Option("go2_walk", help="Policy bundle that is to walk."),
-    stage: str = typer.Option("tether", help="How far it may go."),
+    stage: str = typer.Option("tether", help="Deployment stage, as for the launch."),
     runs: Path = typer.Option(Path("runs"), help="Where bags are written to."),
     json_file: Path = typer.Option(None, "--json", help="Write the findings here."),
 ) -> None:
-    """Look at computer, robot (or twin) and policy before a launch; exit code 1 when one fails."""
+    """Check computer, robot (or twin) and policy before a launch; exit code 1 on a failure."""
     from rich.console import Console
 
     from sim2real_deploy.checks import Check, exit_code, write_json

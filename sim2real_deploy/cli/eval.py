@@ -1,4 +1,4 @@
-"""`sim2real eval`: the gate that a policy passes before it may walk a robot."""
+"""`sim2real eval`: the gate a policy must pass before it walks a real robot."""
 
 import os
 import time
@@ -21,23 +21,27 @@ if TYPE_CHECKING:
 @app.command("eval")
 def eval_(
     policy: Annotated[str, typer.Argument(help="A name in policies/, or a bundle's folder.")],
-    scenarios: Annotated[str, typer.Option(help="Names, with commas; else all.")] = "",
+    scenarios: Annotated[str, typer.Option(help="Comma-separated names; default: all.")] = "",
     set_: Annotated[str, typer.Option("--set", help="A named set of them, e.g. field7.")] = "",
-    folder: Annotated[Path | None, typer.Option(help="Of scenarios of your own.")] = None,
-    stage: Annotated[str, typer.Option(help="Only what this stage needs, e.g. indoor.")] = "",
+    folder: Annotated[Path | None, typer.Option(help="Folder of your own scenarios.")] = None,
+    stage: Annotated[str, typer.Option(help="Only what this stage requires, e.g. indoor.")] = "",
     trials: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 20,
     threshold: Annotated[float, typer.Option(min=0, max=1, help="Share that must succeed.")] = 0.85,
     engine: Annotated[str, typer.Option(help="Physics: mujoco or drake.")] = "mujoco",
-    compare: Annotated[bool, typer.Option("--compare", help="In both, side by side.")] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Run both engines, side by side.")
+    ] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: all cores.")] = 0,
     ray: Annotated[str, typer.Option(help="On a Ray cluster: its address, or `local`.")] = "",
-    results: Annotated[Path | None, typer.Option(help="File of episodes, one a line.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Keep what is done there.")] = False,
+    results: Annotated[Path | None, typer.Option(help="File of episodes, one per line.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Reuse the episodes in that file.")
+    ] = False,
     json: Annotated[Path | None, typer.Option(help="Write figures and checks here.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a report here.")] = None,
-    store: Annotated[bool, typer.Option("--store", help="Keep the result in the bundle.")] = False,
+    store: Annotated[bool, typer.Option("--store", help="Store the result in the bundle.")] = False,
 ) -> None:
-    """Walk a policy through every scenario, many times each; judge, warn, keep the result."""
+    """Walk a policy through every scenario many times; judge it and store the result."""
     from sim2real_deploy.twin.headless import choose_renderer
 
     choose_renderer()
@@ -91,7 +95,7 @@ def eval_(
 
 
 def _check_papers(bundle: "Bundle") -> None:
-    """What fails on paper need not walk."""
+    """Static checks first: a policy that fails them need not walk."""
     from sim2real_deploy.policy.check import static_checks
 
     failed = [check for check in static_checks(bundle) if not check.ok]

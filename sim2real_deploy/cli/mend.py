@@ -1,4 +1,4 @@
-"""`sim2real mend`: close a bag that was cut off."""
+"""`sim2real mend`: repair a bag that was cut off."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from sim2real_deploy.cli import app
 
 
 @app.command("mend")
-def mend(run: Path = typer.Argument(..., help="Directory of a bag that was not closed.")) -> None:
+def mend(run: Path = typer.Argument(..., help="Directory of the bag.")) -> None:
     """Close a bag after a crash or power cut, so that `ros2 bag` and Foxglove open it too."""
     from sim2real_deploy.bags.mend import mend as mend_bag
 

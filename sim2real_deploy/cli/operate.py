@@ -12,10 +12,10 @@ NAMESPACE = typer.Option("", help="ROS namespace of the stack.")
 ROBOT = typer.Option("go2", help="The robot's name in config/robots.")
 VERBS = {
     "estop": "Damp the robot at once, and latch: `sim2real reset` comes before any new motion.",
-    "stop": "Sit down in order, then damp, and latch.",
-    "reset": "Release the latch, where no cause persists. Starts no motion.",
-    "stand": "Stand up from wherever the joints are.",
-    "walk": "Hand over to the policy. Needs a robot that stands.",
+    "stop": "Sit down, then damp, and latch.",
+    "reset": "Release the latch, if no cause persists. Starts no motion.",
+    "stand": "Stand up from any pose.",
+    "walk": "Hand over to the policy, from standing.",
     "sit": "Sit down, then damp.",
     "damp": "Damp the joints.",
 }
@@ -34,5 +34,5 @@ for _name, _words in VERBS.items():
 
 @app.command("status")
 def status(namespace: str = NAMESPACE) -> None:
-    """Say what the stack is doing: mode, safety, recording, timing."""
+    """Print what the stack is doing: mode, safety, recording, timing."""
     become(Process("status"), namespace)

@@ -1,4 +1,4 @@
-"""`sim2real policy`: bring a policy in, check it, read it, compare it."""
+"""`sim2real policy`: import, check, show and compare policies."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sim2real_deploy.checks import Check
     from sim2real_deploy.policy.bundle import Bundle
 
-policy = typer.Typer(help="Bring policies in, and check what they claim.", no_args_is_help=True)
+policy = typer.Typer(help="Import, check, show and compare policies.", no_args_is_help=True)
 app.add_typer(policy, name="policy")
 
 
@@ -51,11 +51,11 @@ def _load(folder: Path) -> "Bundle":
 @policy.command("import")
 def import_(
     source: Path = typer.Argument(help="A policy's file or folder, as its project exported it."),
-    output: Path = typer.Option(help="The bundle's folder, to be made."),
-    robot: str = typer.Option("", help="Where the source does not say it and several fit."),
-    name: str = typer.Option("", help="The policy's name; else that of the folder."),
-    network: Path = typer.Option(None, help="The network, where it does not lie beside."),
-    answers: list[str] = typer.Option([], "--set", help="What the source leaves open: key=value."),
+    output: Path = typer.Option(help="Folder of the new bundle."),
+    robot: str = typer.Option("", help="If the source does not say and several fit."),
+    name: str = typer.Option("", help="The policy's name; default: the folder's."),
+    network: Path = typer.Option(None, help="The network's file, if it is elsewhere."),
+    answers: list[str] = typer.Option([], "--set", help="What the source does not say: key=value."),
 ) -> None:
     """Turn a policy of another project into a bundle that `sim2real` runs."""
     from sim2real_deploy.policy.importers.assemble import import_policy
@@ -76,7 +76,7 @@ def import_(
 def check(
     folder: Path = typer.Argument(help="The bundle's folder, or its name in policies/."),
     json: Path = typer.Option(None, help="Write the figures to this file."),
-    paper: bool = typer.Option(False, "--paper", help="Leave the walk in the twin out."),
+    paper: bool = typer.Option(False, "--paper", help="Static checks only, without walking."),
 ) -> None:
     """Check what a policy claims, then see it stand and walk for two seconds each way."""
     from sim2real_deploy import checks
@@ -104,7 +104,7 @@ def check(
 
 
 def _walk(bundle: "Bundle") -> tuple[list["Check"], list[str]]:
-    """In the twin: the checks, and where they fail the known orders that would walk."""
+    """The checks in the twin and, if they fail, the known joint orders with which it walks."""
     from rich.console import Console
 
     from sim2real_deploy import checks
@@ -127,7 +127,7 @@ def _advice(would_walk: list[str]) -> str:
 
 @policy.command()
 def info(folder: Path = typer.Argument(help="The bundle's folder, or its name.")) -> None:
-    """A card: what the policy expects, what it sends, where it comes from."""
+    """Show a policy: what it expects, what it sends, where it comes from."""
     from sim2real_deploy.policy.card import print_card
 
     print_card(_load(folder))
@@ -137,7 +137,7 @@ def info(folder: Path = typer.Argument(help="The bundle's folder, or its name.")
 def diff(
     one: Path = typer.Argument(help="A bundle."), other: Path = typer.Argument(help="Another one.")
 ) -> None:
-    """What two policies say and answer differently; exits with 1 where they do."""
+    """Compare two policies' contracts and outputs; exit code 1 if they differ."""
     from sim2real_deploy.policy.compare import print_differences
 
     raise typer.Exit(print_differences(_load(one), _load(other)))

@@ -13,21 +13,25 @@ from sim2real_deploy.errors import Refusal
 def replay(
     bag: Path = typer.Argument(..., help="The bag: a directory or an .mcap file."),
     bundle: Path | None = typer.Argument(
-        None, help="With --policy: another policy than the recorded."
+        None, help="With --policy: another policy than the recorded one."
     ),
-    policy: bool = typer.Option(False, "--policy", help="Through the policy: is it bit-identical?"),
+    policy: bool = typer.Option(
+        False, "--policy", help="Replay the states through the policy: bit-identical?"
+    ),
     twin: bool = typer.Option(
-        False, "--twin", help="Its commands into the twin: when do they part?"
+        False, "--twin", help="Replay the commands into the twin: how fast do they diverge?"
     ),
     rate: float = typer.Option(1.0, min=0.01, max=100, help="Into ROS: times real time."),
     start: float = typer.Option(0.0, min=0, help="Seconds into the bag to start at."),
-    loop: bool = typer.Option(False, "--loop", help="Into ROS: begin again at the end."),
+    loop: bool = typer.Option(False, "--loop", help="Into ROS: repeat."),
     seconds: float = typer.Option(60.0, min=0.1, help="With --twin: how much of the recording."),
-    window: float = typer.Option(1.0, min=0.02, help="With --twin: seconds between two restarts."),
+    window: float = typer.Option(
+        1.0, min=0.02, help="With --twin: seconds between restarts from the recorded state."
+    ),
     preset: str = typer.Option("default", help="With --twin: its name in config/twins."),
     json: Path | None = typer.Option(None, help="Write the figures there."),
 ) -> None:
-    """Play a run into ROS (space pauses); or --policy or --twin: compare it with what is known."""
+    """Play a run into ROS (space pauses); with --policy or --twin, compare it with a replay."""
     if policy and twin:
         raise Refusal("--policy and --twin are two different replays: one at a time")
     if bundle is not None and not policy:

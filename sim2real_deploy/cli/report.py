@@ -14,7 +14,7 @@ def report(
         None, help="Where to write; default: report.html beside the bag."
     ),
 ) -> None:
-    """Show a run: modes, velocity, gait, joints, torque, heat, battery, latency. Self-contained."""
+    """Write a run's report: modes, velocity, gait, joints, torque, heat, battery, latency."""
     import time
 
     from sim2real_deploy.analysis.report import write_report

@@ -1,4 +1,4 @@
-"""`sim2real twin`: the robot on the wire without the robot, and without ROS."""
+"""`sim2real twin`: the simulated robot on the wire, without ROS."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def twin(
     view: bool = typer.Option(False, "--view", help="Open MuJoCo's viewer (needs a display)."),
     video: Path = typer.Option(None, help="Write a video of the run, drawn when it ends."),
     fault: list[str] = typer.Option(
-        [], help="Ask for something at the start, e.g. '{push: {force: 100, ...}}'; repeatable."
+        [], help="A fault or push at the start, e.g. '{push: {force: 100, ...}}'; repeatable."
     ),
 ) -> None:
     """Run a Go2 that any client of the real one can use: lying down, sport mode on."""
@@ -40,7 +40,7 @@ def twin(
     from sim2real_deploy.twin.robot import TwinRobot
     from sim2real_deploy.twin.session import TwinSession
 
-    if not (video or view):  # drawing in software at such a priority would starve the machine
+    if not (video or view):  # software rendering at real-time priority would starve the machine
         prefer_this_process()
     requests = [parse(text) for text in fault]
     body = TwinRobot(

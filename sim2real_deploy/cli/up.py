@@ -1,4 +1,4 @@
-"""`sim2real up`: the node graph of a bring-up, where there is no `ros2 launch`."""
+"""`sim2real up`: starts a bring-up where there is no `ros2 launch`."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def up(
     arguments: list[str] = typer.Argument(None, help="name:=value, as for `ros2 launch`."),
     show_args: bool = typer.Option(False, "--show-args", "-s", help="List them and leave."),
 ) -> None:
-    """Bring up the stack: ordered start, one output, and one Ctrl-C damps and ends it."""
+    """Start the stack in order, with one output; one Ctrl-C damps the robot and ends it."""
     if bringup not in BRINGUPS:
         raise Refusal(f"there is no bring-up '{bringup}'; there are: {', '.join(BRINGUPS)}")
     known, graph = BRINGUPS[bringup]
@@ -45,7 +45,7 @@ def up(
 
 
 def _report_newest(runs: Path) -> None:
-    """Write the report of the run that has just been summed up."""
+    """Write the report of the run that has just ended."""
     from sim2real_deploy.cli.report import report
 
     summaries = list(runs.glob("*/summary.json"))

@@ -1,1 +1,1 @@
-"""The page in the browser: shows what the node heard, hands on what people press. No ROS here."""
+"""The page in the browser: shows what the node hears, passes on what people press. No ROS."""

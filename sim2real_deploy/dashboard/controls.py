@@ -1,6 +1,6 @@
-"""What one browser may press: its STOP, its modes, its velocity. Nothing before its token is right.
+"""The controls of one browser: STOP, modes, velocity; locked until its token is right.
 
-Everything here belongs to one client, so that what is unlocked for one is not for another.
+Everything here belongs to one client: unlocking one does not unlock another.
 """
 
 import secrets
@@ -15,7 +15,7 @@ from sim2real_deploy.dashboard.snapshot import REQUESTS, Answered, Operator, Vel
 
 STILL: Velocity = (0.0, 0.0, 0.0)
 Key = Literal["I", "K", "U", "O", "J", "L", "space", "escape"]
-# Not W A S D: with those the page flies the camera.
+# Not W A S D, which move the camera.
 KEYS: dict[Key, tuple[str, int, int]] = {
     "I": ("forward", 0, +1),
     "K": ("backward", 0, -1),
@@ -29,7 +29,7 @@ HOLD_HZ = 10.0  # how often a held button says so
 
 
 class Controls:
-    """One client's controls, built when it may command."""
+    """One client's controls, built once it may command."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Controls:
             self._build()
 
     def release(self) -> None:
-        """The browser is gone: what it set in motion stands still."""
+        """The browser is gone: stop the motion it commanded."""
         if self._drives:
             self._drives = False
             self._operator.drive(STILL)
@@ -81,7 +81,7 @@ class Controls:
                 icon=viser.Icon.HAND_STOP,
                 hint="Damps the robot at once. The remote and the power switch come first.",
             )
-        panel.float(x=-16, y=-16, width=260)  # the corner that notifications never cover
+        panel.float(x=-16, y=-16, width=260)  # a corner that notifications never cover
         stop.on_click(lambda _: self._stop())
         self._key("STOP", "escape", self._stop)
         with self._folder:

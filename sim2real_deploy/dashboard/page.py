@@ -1,4 +1,4 @@
-"""The page: the robot, its health, plots and events for everyone; controls for who may command."""
+"""The page: robot, health, plots and events for all; controls for those who may command."""
 
 import re
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ from sim2real_deploy.robots import RobotSpec
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 _LOCAL_PAGE = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
-SILENCE_S = 0.5  # without a state for so long, what is shown is old
+SILENCE_S = 0.5  # without a state for this long, the display is stale
 GREEN, AMBER, RED = "#2b8a3e", "#e67700", "#c92a2a"
 
 
 class Page:
-    """`show` draws the robot, `show_words` all the rest, less often; both from one thread."""
+    """`show` draws the robot, `show_words` the rest, less often; both from one thread."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Page:
     ) -> None:
         self._stage = stage
         self._controls: dict[int, Controls] = {}
-        banner = redirect_stdout(StringIO())  # the node says where to look
+        banner = redirect_stdout(StringIO())  # the node logs the address itself
         with banner, _strangers_refused(host):
             server = viser.ViserServer(host, port, label=robot.title, verbose=False)
         self._server = server
@@ -100,9 +100,8 @@ class Page:
 
 @contextmanager
 def _strangers_refused(host: str) -> Iterator[None]:
-    """A page of another site, open in the same browser, could reach a server on this machine and
-    drive the robot: while it opens here, the server is told whose pages may talk to it. Served
-    wider, the token is what guards."""
+    """Check the origin of connections to a local server: another site, open in the same browser,
+    could otherwise drive the robot. Served to the network, the token guards."""
     serve = websockets.asyncio.server.serve
     if host in LOCAL:
         websockets.asyncio.server.serve = partial(serve, origins=[None, _LOCAL_PAGE])  # type: ignore[misc, assignment]

@@ -1,4 +1,4 @@
-"""Live plots of the last half minute."""
+"""Live plots of the last 30 seconds."""
 
 import time
 from collections import deque

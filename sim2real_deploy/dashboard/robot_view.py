@@ -1,4 +1,4 @@
-"""The robot in 3D: the twin's own model as meshes, posed by the joints, coloured by their heat."""
+"""The robot in 3D: the twin's model as meshes, posed by joints, coloured by temperature."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from sim2real_deploy.twin.appearance import Appearance, Array, BodyLook, Colour,
 
 COOL_MARGIN = 30.0  # degrees below the warning at which a joint begins to change colour
 WARM, HOT = np.array((255.0, 190.0, 0.0)), np.array((230.0, 0.0, 0.0))
-CELL, CELLS = 0.5, 12  # m, and how many of them either way
+CELL, CELLS = 0.5, 12  # m; number in each direction
 
 
 def heat_colour(natural: Array, temperature: float, robot: RobotSpec) -> Array:
-    """From its own colour when cool, over amber at the warning, to red at the stop."""
+    """Its own colour when cool, amber at the warning, red at the stop."""
     tiers = robot.temperature
     steps = (tiers.warn - COOL_MARGIN, tiers.warn, tiers.stop)
     colours = np.stack((natural, WARM, HOT), axis=1)
@@ -25,7 +25,7 @@ def heat_colour(natural: Array, temperature: float, robot: RobotSpec) -> Array:
 
 
 class RobotView:
-    """The robot stays in the middle and the floor slides by, so that it is never out of sight."""
+    """The robot stays centred and the floor moves, so that it never leaves the view."""
 
     def __init__(self, server: viser.ViserServer, robot: RobotSpec) -> None:
         self._server = server
@@ -43,7 +43,7 @@ class RobotView:
         self._floor = server.scene.add_line_segments(
             "/floor", _floor_lines(), (205, 205, 205), thickness=0.006
         )
-        # Plain lights: an environment map costs a machine without a graphics card 20 times more.
+        # Plain lights: without a GPU an environment map costs 20 times more.
         server.scene.configure_environment_map(None)
         server.scene.configure_default_lights(cast_shadow=False)
         server.scene.add_light_hemisphere("/sky", ground_color=(200, 200, 205), intensity=1.6)
@@ -82,7 +82,7 @@ class RobotView:
                 mesh.color = tuple(int(channel) for channel in heat)
 
     def _add_link(self, index: int, link: BodyLook) -> None:
-        """One mesh per colour of the link, so that it is few draws."""
+        """One mesh per colour of the link, for few draw calls."""
         shapes: dict[Colour, list[Any]] = {}
         for part in link.parts:
             shapes.setdefault(part.colour, []).append(_shape(part))
@@ -105,7 +105,7 @@ class RobotView:
 
 
 def _floor_lines() -> Array:
-    """A grid as segments: far cheaper to draw than a shaded plane."""
+    """A grid of segments, far cheaper to draw than a shaded plane."""
     edge = CELL * CELLS
     across = np.arange(-CELLS, CELLS + 1) * CELL
     ends = np.array([[(c, -edge, 0.0), (c, edge, 0.0)] for c in across])

@@ -1,4 +1,4 @@
-"""What the page shows and what it can ask for: plain values between the node and the page."""
+"""Plain values between node and page: what it shows and what it may ask for."""
 
 from collections import deque
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from typing import Protocol
 from sim2real_deploy.robots.state import Floats
 
 Velocity = tuple[float, float, float]  # forward m/s, left m/s, turning left rad/s
-Answered = Callable[[bool, str], None]  # whether it was done, and the words that came with it
+Answered = Callable[[bool, str], None]  # success, message
 EVENTS_KEPT = 50
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """The newest of everything that was heard; None and "" where nothing was yet."""
+    """The newest of everything heard; None or "" before the first."""
 
     q: Floats | None = None
     effort: Floats | None = None
@@ -29,7 +29,7 @@ class Snapshot:
     stopped: bool = False
     silent_s: float = 0.0  # since the last joint state
     statistics: dict[str, str] = field(default_factory=dict)
-    troubles: dict[str, str] = field(default_factory=dict)  # what is not ok now, and its remedy
+    troubles: dict[str, str] = field(default_factory=dict)  # diagnostics that are not ok, by name
     battery: str = ""
     recording: str = ""
     events: deque[str] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
@@ -39,7 +39,7 @@ class Operator(Protocol):
     """What the page may ask of the stack."""
 
     def estop(self, answered: Answered) -> None:
-        """At once: whoever calls this waits for nothing."""
+        """Emergency stop; does not block."""
 
     def ask(self, service: str, answered: Answered) -> None:
         """One of REQUESTS."""

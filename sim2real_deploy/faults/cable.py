@@ -1,7 +1,7 @@
-"""The cable between robot and computer, for a campaign that pulls it.
+"""A virtual cable between robot and computer, for a campaign that pulls it.
 
-A pair of virtual network interfaces: the robot's end is here, the computer's end in a network
-namespace of its own where the stack's processes run. Made by this process and taken away by it.
+A veth pair: the robot's end is here, the computer's end in its own network namespace, where the
+stack's processes run. This process creates and removes both.
 """
 
 import os
@@ -18,7 +18,7 @@ def can_be_laid() -> bool:
 
 
 class Cable:
-    """`interface` is the robot's end; a command prefixed with `prefix` runs at the other one."""
+    """`interface` is the robot's end; commands prefixed with `prefix` run at the other."""
 
     def __init__(self) -> None:
         self._namespace = f"sim2real{os.getpid()}"
@@ -47,7 +47,7 @@ class Cable:
         _ip("link", "set", self.interface, "up")
 
     def close(self) -> None:
-        """The pair of interfaces goes with the namespace."""
+        """Removing the namespace removes the pair."""
         subprocess.run(["ip", "netns", "delete", self._namespace], capture_output=True, check=False)
 
 

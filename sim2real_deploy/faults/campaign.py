@@ -1,4 +1,4 @@
-"""The fault campaign: break everything, often, and see on the wire what comes of it."""
+"""The fault campaign: injects every fault repeatedly and times the reaction on the wire."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,22 +14,24 @@ from sim2real_deploy.runtime.stalls import StallWitness
 
 Judgement = tuple[float, str]  # milliseconds, and what was wrong
 
-SLOW_SPEED = 0.12  # m/s, averaged over a gait: it stands
+SLOW_SPEED = 0.12  # m/s, averaged over a gait; below it the robot stands
 ALERT_S = 8.0
-UNDISTURBED_S = 1.0  # watched at least
-BEFORE_NS = 50_000_000  # who stood still just before the fault is late for it, too
-STILL_MS = 3.0  # of the machine, and what was measured says nothing of us
+UNDISTURBED_S = 1.0  # of watching, at least
+BEFORE_NS = 50_000_000  # a stall just before the fault counts, too
+STILL_MS = 3.0  # of stall, and a failed trial is repeated
 WALKED_NS = 1_000_000_000  # at least, before a fault
 
 
 @dataclass
 class CaseResult:
-    """Every trial of one case: the time it took, and what was wrong with it."""
+    """All trials of one case: times and problems."""
 
     case: Case
     times_ms: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    taken_again_ms: list[float] = field(default_factory=list)  # how long the machine stood still
+    taken_again_ms: list[float] = field(
+        default_factory=list
+    )  # stalls because of which a trial was repeated
 
     @property
     def worst_ms(self) -> float:
@@ -47,7 +49,7 @@ class CaseResult:
 def run_campaign(
     stack: Stack, cases: Sequence[Case], repeat: int, tell: Callable[[Case, int], None]
 ) -> Iterator[CaseResult]:
-    """Case by case, so that what was measured before an interruption is not lost."""
+    """Yields case by case, so that an interruption loses nothing measured before."""
     witness = StallWitness()
     try:
         for case in cases:
@@ -63,7 +65,7 @@ def _run_case(
     witness: StallWitness,
     tell: Callable[[Case, int], None],
 ) -> CaseResult:
-    """A trial that fails while the machine itself stood still is taken again, and counted."""
+    """A trial that fails during a stall of the machine is repeated, and counted."""
     result = CaseResult(case)
     while len(result.times_ms) < repeat:
         tell(case, len(result.times_ms))
@@ -85,7 +87,7 @@ def _run_case(
 
 
 def _try(stack: Stack, case: Case) -> tuple[float, str, int]:
-    """Its judgement, and since when a machine that stands still may have to do with it."""
+    """The judgement, and from when on a stall may have influenced it."""
     if stopped := stack.stopped_by():
         problem = f"it had stopped by itself before: {stopped}"
         return float("inf"), problem, time.monotonic_ns() - WALKED_NS
@@ -111,7 +113,7 @@ def judge_sitting(stack: Stack, case: Case, start_ns: int) -> Judgement:
 
 
 def judge_walking(stack: Stack, case: Case, start_ns: int) -> Judgement:
-    """Control must not notice; a person must."""
+    """Control goes on undisturbed; the alert must come."""
     deadline = time.monotonic() + ALERT_S
     while _unanswered(stack, case) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -123,7 +125,7 @@ def judge_walking(stack: Stack, case: Case, start_ns: int) -> Judgement:
 
 
 def judge_standing(stack: Stack, case: Case, start_ns: int) -> Judgement:
-    """It comes to rest on its feet, under control."""
+    """It comes to rest on its feet, still under control."""
     position = stack.twin.ask(lambda twin: twin.base_truth.position)
     deadline = time.monotonic() + case.bound_ms / 1000
     while time.monotonic() < deadline:
@@ -145,7 +147,7 @@ def _not_finite(stack: Stack, start_ns: int) -> str:
 
 
 def _unanswered(stack: Stack, case: Case) -> str:
-    """The right event must be told; one that comes a moment later than the damping may."""
+    """The right event must be reported; it may come a moment after the damping."""
     if not case.events:
         return ""
     deadline = time.monotonic() + 0.5

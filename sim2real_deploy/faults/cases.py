@@ -1,4 +1,4 @@
-"""What a fault campaign does to the stack: one row per fault, with what must come of it."""
+"""The cases of a fault campaign: one row per fault, with the required outcome."""
 
 import os
 import shutil
@@ -36,12 +36,12 @@ UNPLUGGED_S = 0.3
 
 @dataclass(frozen=True)
 class Case:
-    """`inject` does it and says when it began; `events` are the ones that may answer for it."""
+    """`inject` returns when the fault began; one of `events` must be reported."""
 
     name: str
     inject: Callable[[Stack], int]
     outcome: Outcome
-    bound_ms: float  # from its beginning to damping on the wire, or to the alert
+    bound_ms: float  # from the start of the fault to damping on the wire, or to the alert
     events: tuple[str, ...] = ()
 
 
@@ -70,7 +70,7 @@ def steered(*velocity: float | None) -> Callable[[Stack], int]:
 
 
 def make_policy_fail(stack: Stack) -> int:
-    """From the last command that was sent: the tick that saw the NaN must damp."""
+    """Counts from the last good command: the tick that sees the NaN must damp."""
     stack.ask(velocity=[0.0, 0.0, 1.0])
     stack.until("the policy fails", lambda: stack.watch.commands[-1].damping)
     return max(seen.ns for seen in tuple(stack.watch.commands) if not seen.damping)
@@ -84,7 +84,7 @@ def press_chord(stack: Stack) -> int:
 
 
 def send_nan_state(stack: Stack) -> int:
-    """One sample with a good checksum and a NaN, as a broken sensor board would make it."""
+    """One sample with a valid checksum and a NaN, as from a broken sensor board."""
     state = stack.watch.states[-1]
     q = state.q.copy()
     q[3] = np.nan
@@ -104,7 +104,7 @@ def send_nan_state(stack: Stack) -> int:
 
 
 def spin_joint(stack: Stack) -> int:
-    """Something turns a joint faster than its motor may."""
+    """A joint turns faster than its limit."""
     joint = stack.robot.joint_names.index(JOINT)
     speed = float(stack.robot.velocity_limit[joint]) * 1.6
 
@@ -142,7 +142,7 @@ def drop(stack: Stack) -> int:
 
 
 def _first(stack: Stack, since_ns: int, condition: Callable[[RobotState], bool]) -> int:
-    """When the wire first showed it: what happens in the body is not a fault before."""
+    """When the wire first showed it: before, nobody could know."""
     for state in tuple(stack.watch.states):
         if state.received_ns >= since_ns and condition(state):
             return state.received_ns
@@ -150,7 +150,7 @@ def _first(stack: Stack, since_ns: int, condition: Callable[[RobotState], bool])
 
 
 def pull_cable(stack: Stack) -> int:
-    """And put it back: nobody is there to hear of damping before."""
+    """Pull and plug in again: only then can damping arrive."""
     assert stack.cable is not None
     now_ns = time.monotonic_ns()
     stack.cable.pull()
@@ -219,14 +219,14 @@ def refuse_start(stack: Stack) -> int:
 
 
 def fill_disk(stack: Stack) -> int:
-    """Next to nothing is left where the bag goes."""
+    """Fill the disk that the bag is written to."""
     filling = stack.runs / FILLING
     now_ns = time.monotonic_ns()
     free = shutil.disk_usage(stack.runs).free
     with filling.open("wb") as file, suppress(OSError):
         for start in range(0, free - KEPT_BYTES, CHUNK_BYTES):
             os.posix_fallocate(file.fileno(), start, CHUNK_BYTES)
-            time.sleep(0.005)  # the twin lives in this process too
+            time.sleep(0.005)  # the twin runs in this process, too
     return now_ns
 
 
@@ -242,7 +242,7 @@ def select_sport_mode(stack: Stack) -> int:
 
 
 def cases(stack: Stack) -> tuple[Case, ...]:
-    """The campaign. Bounds are from the beginning of the fault; a fault's own time is in them."""
+    """The campaign. Bounds count from the start of the fault, its own duration included."""
     frozen = [Fault(target="imu", word="stuck")]
     frozen += [Fault(target="encoder", word="stuck", joint=j) for j in stack.robot.joint_names]
     hot = Fault(target="temperature", word="wrong", joint=JOINT, amount=62.0)

@@ -1,7 +1,7 @@
-"""A policy with a fault built in: the given one, until it is told to turn hard; then NaN.
+"""A policy with a built-in fault: it gives NaN when told to turn hard.
 
-It keeps its contract and its golden steps (up to the first hard turn among them): nothing but the
-running control can catch it.
+Contract and golden steps (up to the first hard turn) stay valid, so only the running control can
+catch it.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import Bundle
 
 TURN = "velocity_command.2"
-NAN_ABOVE = 0.8  # rad/s; well beyond what a campaign walks at
+NAN_ABOVE = 0.8  # rad/s, well above the campaign's commands
 
 
 def write_faulty_policy(bundle: Bundle, folder: Path) -> None:
-    """Write the bundle with the fault in its network into a folder."""
+    """Write the bundle with the faulty network into a folder."""
     try:
         import onnx
         from onnx import TensorProto, helper

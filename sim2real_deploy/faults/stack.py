@@ -1,7 +1,7 @@
-"""The whole stack for a fault campaign: real processes on a domain of their own, and the twin.
+"""The whole stack for a fault campaign: real processes on their own domain, and the twin.
 
-The twin lives in this process, so that the moment of a fault is known to the period; everything
-that is to be stopped or to do the stopping is the process it is on the robot.
+The twin runs in this process, so that the moment of a fault is known to the period. Everything else
+is the same process as on the robot.
 """
 
 import json
@@ -29,24 +29,28 @@ from sim2real_deploy.wire.remote import Remote
 Commands = Mapping[str, Sequence[str]]
 LOOPBACK = "lo"
 OPERATOR = "fault_operator"
-FILLING = "filling"  # a file that takes all the room there is
+FILLING = "filling"  # the file that fills the disk
 WALK = (0.4, 0.0, 0.0)
-STEP_S = 60.0  # patience with a process to start
-RECOVERY_S = 60.0  # with a robot to walk again
-ALERTS = {"recorder_gone", "disk_low", "stranger"}  # they outlive their cause by a second or two
+STEP_S = 60.0  # for a process to start
+RECOVERY_S = 60.0  # for the robot to walk again
+ALERTS = {
+    "recorder_gone",
+    "disk_low",
+    "stranger",
+}  # they last a second or two longer than their cause
 FALLEN_RAD = 0.4
-# This process is preferred for the twin's sake; those it starts must come to it by themselves.
+# This process has real-time priority for the twin; its children must not inherit it.
 ORDINARY = ("chrt", "--other", "0") if shutil.which("chrt") else ()
-MODE_S = 4.0  # with control to change its mode
+MODE_S = 4.0  # for a change of mode
 SPEED_UP_S = 1.2  # of walking, before a fault
 ERROR_LINES = 15
 
 
 class Stack:
-    """Robot (twin), supervisor, control, recorder, and an operator's hands.
+    """Twin, supervisor, control, recorder, and an operator node.
 
-    `commands` are the command lines of the processes by name, the operator's among them; with a
-    cable they run at its far end.
+    `commands` are the processes' command lines by name, including the operator's; with a cable they
+    run at its far end.
     """
 
     def __init__(
@@ -91,7 +95,7 @@ class Stack:
     # processes
 
     def start(self, name: str) -> None:
-        """Start what is not running."""
+        """Start this process unless it runs."""
         known = self.running.get(name)
         if known is not None and known.poll() is None:
             return
@@ -107,7 +111,7 @@ class Stack:
             )
 
     def signal(self, name: str, number: signal.Signals) -> int:
-        """Send a signal; when it was sent."""
+        """Send a signal; returns when."""
         now_ns = time.monotonic_ns()
         self.running[name].send_signal(number)
         return now_ns
@@ -127,7 +131,7 @@ class Stack:
         return answer
 
     def call(self, *services: str) -> int:
-        """Call services all at once; when they were called."""
+        """Call services all at once; returns when."""
         return int(self.ask(calls=list(services))["start_ns"])
 
     def succeeds(self, service: str) -> bool:
@@ -147,13 +151,13 @@ class Stack:
 
     @property
     def events(self) -> Sequence[str]:
-        """Every event that safety has told of since the last recovery."""
+        """Events reported since the last recovery."""
         return list(self.ask(view=True)["events"])
 
     # the twin
 
     def change(self, action: Callable[[TwinRobot], object]) -> int:
-        """Do something to the robot between two periods; when it was done."""
+        """Change the twin between two periods; returns when."""
 
         def timed(twin: TwinRobot) -> int:
             now_ns = time.monotonic_ns()
@@ -174,7 +178,7 @@ class Stack:
         self.change(upright)
 
     def recover(self) -> None:
-        """From wherever a fault has left it back to walking."""
+        """Back to walking, whatever the fault has left behind."""
         self._make_room()
         self.change(lambda twin: twin.clear_faults())
         self.change(lambda twin: twin.hold_remote(Remote()))
@@ -187,7 +191,7 @@ class Stack:
         self.ask(forget=True)
 
     def _make_room(self) -> None:
-        """A recording that ended on a full disk is begun anew by hand."""
+        """Free the disk, and restart a recorder that had stopped for lack of space."""
         filling = self.runs / FILLING
         if filling.exists():
             filling.unlink()
@@ -196,7 +200,7 @@ class Stack:
             recorder.wait(STEP_S)
 
     def stopped_by(self) -> str:
-        """Why it does not walk any more; "" while it does."""
+        """Why it no longer walks; "" while it does."""
         if self._walks():
             return ""
         said = self.ask(view=True)
@@ -206,7 +210,7 @@ class Stack:
         return set(self.ask(view=True)["safety"]["events"].split(", "))
 
     def all_run(self) -> bool:
-        """Start what does not, wake what was stopped; whether the supervisor has spoken."""
+        """Start or continue all processes; True once the supervisor has reported."""
         for name in self._commands:
             self.start(name)
         for process in self.running.values():
@@ -214,13 +218,13 @@ class Stack:
         return bool(self.ask(view=True)["safety"])
 
     def _walks(self) -> bool:
-        """By the wire, too: what a process last said outlives it."""
+        """Judged by the wire, too: latched topics outlive their process."""
         said, last = self.ask(view=True), self.watch.commands
         moving = bool(last) and not last[-1].damping and time.monotonic_ns() - last[-1].ns < 5e7
         return bool(moving and said["mode"] == "walking" and said["safety"]["stop"] == "none")
 
     def _walk_again(self) -> bool:
-        """One attempt; whatever is not ready yet is tried again."""
+        """One attempt; the caller repeats it."""
         self.all_run()
         if self._walks():
             return True

@@ -1,4 +1,4 @@
-"""What was really on the wire, and when: the only witness that counts for a stop."""
+"""Observes the wire itself: a stop counts only when it is seen there."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from sim2real_deploy.wire.decoders import CommandDecoder, StateDecoder
 from sim2real_deploy.wire.messages import FAMILIES
 
 REMEMBERED = 30_000  # a minute at 500 Hz
-LASTING_NS = 25_000_000  # of damping, for it to count
+LASTING_NS = 25_000_000  # of uninterrupted damping, for it to count
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class SeenCommand:
 
 
 class WireWatch:
-    """A reader of its own on both topics, in a thread of its own; it never writes."""
+    """Reads both wire topics in its own thread; never writes."""
 
     def __init__(self, robot: RobotSpec, interface: str, domain: int) -> None:
         family = FAMILIES[robot.wire.family]
@@ -65,7 +65,7 @@ class WireWatch:
         return [seen for seen in tuple(self.commands) if seen.ns >= ns]
 
     def damped_at(self, since_ns: int, patience_s: float) -> int | None:
-        """When damping began that nothing else interrupted for a while; None when it never did."""
+        """When lasting damping began; None if it did not within `patience_s`."""
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
             seen = self.since(since_ns)
