@@ -18,7 +18,11 @@ from sim2real_deploy.analysis.twin_replay import replay_in_twin
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded
 from sim2real_deploy.cli import main
+from sim2real_deploy.robots import load_robot
 from sim2real_deploy.twin.config import Imperfections, Motors
+from sim2real_deploy.twin.files import load_imperfections
+from sim2real_deploy.twin.robot import TwinRobot
+from support.simulated_run import record_walk
 
 Command = Callable[..., tuple[int, str]]
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -53,8 +57,8 @@ def test_the_report_tells_what_the_run_was(page: Path) -> None:
     content = content_of(page)
     sections = {section["title"]: section for section in content["sections"]}
     modes = [row[2] for row in sections["Timeline"]["tables"][0]["rows"]]
-    walk = ["passive", "standing_up", "standing", "walking", "sitting_down", "damping"]
-    assert modes == walk
+    up, down = ["passive", "standing_up", "standing"], ["slowing_down", "sitting_down", "damping"]
+    assert modes == [*up, "walking", *down]
     assert len(sections["Joint tracking"]["plots"]) == 12
     assert sections["Recording"]["tables"][0]["rows"][0][1:] == [0.0, "ok"]
     assert sections["Latency"]["text"].startswith("0 of ")
@@ -62,6 +66,32 @@ def test_the_report_tells_what_the_run_was(page: Path) -> None:
     assert [row[0] for row in gait] == ["FR", "FL", "RR", "RL"]
     assert all(1.0 < row[1] < 4.0 for row in gait)  # steps a second
     assert "Observations against training" in sections
+
+
+def test_the_report_begins_with_what_a_person_can_act_on(page: Path) -> None:
+    first = content_of(page)["sections"][0]
+    assert first["title"] == "Summary"
+    told = re.match(r"Walked ([\d.]+) m in ([\d.]+) s", first["text"])
+    assert told
+    assert float(told[1]) / float(told[2]) == pytest.approx(0.4, abs=0.1)
+    assert "Safety never had to stop it" in first["text"]
+    assert first["tables"][0]["rows"] == [["nothing out of the ordinary", ""]]
+
+
+@pytest.mark.parametrize(("preset", "verdict"), [("default", "ok: this twin"), ("", "NOT OK")])
+def test_only_the_loss_of_a_lossy_twin_is_in_order(
+    preset: str, verdict: str, tmp_path: Path
+) -> None:
+    robot = load_robot("go2")
+    lossy = TwinRobot(robot, imperfections=load_imperfections())
+    record_walk(tmp_path / "bag", 1.0, twin=lossy, preset=preset)
+    content = content_of(write_report(Bag(tmp_path / "bag"), tmp_path / "report.html"))
+    sections = {section["title"]: section for section in content["sections"]}
+    lost, said = sections["Recording"]["tables"][0]["rows"][0][1:]
+    assert lost > 0
+    assert said.startswith(verdict)
+    look_at = [row[1] for row in sections["Summary"]["tables"][0]["rows"]]
+    assert ("Recording" in look_at) == (preset == "")
 
 
 def test_the_report_needs_nothing_from_outside(page: Path) -> None:

@@ -1,6 +1,6 @@
 """A run recorded without waiting for it: the real control loop on the twin, in lockstep."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class _Tapped:
 
 
 class _Simulation:
-    def __init__(self, path: Path, policy: Path) -> None:
+    def __init__(self, path: Path, policy: Path, twin: TwinRobot | None, preset: str) -> None:
         self.robot = load_robot("go2")
         bundle = load_bundle(policy, self.robot)
         attachments = {
@@ -64,7 +64,9 @@ class _Simulation:
         for name, layout in (("lowstate", family.state), ("lowcmd", family.command)):
             definition = definitions.of_wire(layout)
             self.writer.add_topic(Topic(f"/wire/{name}", *definition, Qos("best_effort")))
-        self.twin = TwinRobot(self.robot)
+        if preset:
+            self.writer.annotate("parameters/twin", {"preset": preset})
+        self.twin = twin or TwinRobot(self.robot)
         self.link = InProcessLink(self.robot, _Tapped(self.twin, self._on_wire))
         self.controller = Controller(self.robot, load_stage("field"), bundle.open())
         self.loop = ControlLoop(self.link, self.controller, Unsupervised())
@@ -136,17 +138,29 @@ def _yaw_parts(q: Any) -> tuple[float, float]:
     return 2 * (w * z + x * y), 1 - 2 * (y * y + z * z)
 
 
-def record_walk(path: Path, seconds: float, policy: Path = POLICY) -> None:
-    """Stand up, walk for so long, sit down; the bag is closed in order."""
-    simulation = _Simulation(path, policy)
+def record_walk(
+    path: Path,
+    seconds: float,
+    policy: Path = POLICY,
+    *,
+    twin: TwinRobot | None = None,
+    preset: str = "",
+    commands: Sequence[tuple[float, float, float]] = ((0.4, 0.0, 0.2),),
+) -> None:
+    """Stand up, walk for so long (each command its share), sit down; the bag is closed in order.
+
+    Without a twin it is the ideal one. `preset` goes into the bag as the twin node's parameter.
+    """
+    simulation = _Simulation(path, policy, twin, preset)
     simulation.run(0.1)
     simulation.ask(Event.STAND)
     simulation.run(8.0, until=Mode.STANDING)
     simulation.ask(Event.WALK)
-    end_ns = simulation.link.now_ns() + int(seconds * 1e9)
-    while simulation.link.now_ns() < end_ns:
-        simulation.controller.velocity.offer(0.4, 0.0, 0.2, simulation.link.now_ns())
-        simulation.run(0.1)
+    for command in commands:
+        end_ns = simulation.link.now_ns() + int(seconds / len(commands) * 1e9)
+        while simulation.link.now_ns() < end_ns:
+            simulation.controller.velocity.offer(*command, simulation.link.now_ns())
+            simulation.run(0.1)
     assert simulation.controller.mode is Mode.WALKING, simulation.controller.reason
     simulation.ask(Event.SIT)
     simulation.run(8.0, until=Mode.DAMPING)
