@@ -9,10 +9,10 @@ PIP := $(BIN)/pip --disable-pip-version-check -q install -c constraints.txt
 # The vendor SDK's own requirements pin a DDS version without wheels: it is installed by itself.
 VENDOR_SDK := unitree-sdk2==1.0.1
 
-.PHONY: help install walk test check docs faults bench gate soak train clean
+.PHONY: help install walk test test-jazzy check docs faults bench gate soak train clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1	\2/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1	\2/'
 
 $(VENV)/.installed: setup.py constraints.txt Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.11 ...")'
@@ -48,6 +48,20 @@ test: check  ## the test suite, under 10 minutes on 2 cores (ROOM=wire: one room
 docs: $(VENV)/.installed  ## the documentation site, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# Another ROS 2, and no DDS from PyPI: whatever libddsc the system has (apt-get install
+# libddsc0debian) carries the wire.
+JAZZY := .venv-jazzy
+$(JAZZY)/.installed: setup.py constraints.txt Makefile
+	@$(PYTHON) -m venv $(JAZZY)
+	@$(JAZZY)/bin/pip --disable-pip-version-check -q install -e '.[sim,test]' \
+	  'ros-rclpy[fastrtps]==7.1.6' ros-common-interfaces==5.3.6
+	@$(JAZZY)/bin/pip --disable-pip-version-check -q uninstall -y cyclonedds
+	@touch $@
+
+test-jazzy: $(JAZZY)/.installed  ## nodes, bags and wire on ROS 2 Jazzy and the system's DDS
+	$(JAZZY)/bin/python -m pytest -m 'not slow' --reruns 2 --reruns-delay 3 \
+	  test/wire test/nodes test/bags test/bringup test/control/test_process.py
+
 faults: $(VENV)/.installed  ## inject every fault, measure the time to damping on the wire
 	$(SIM2REAL) faults --json runs/faults.json
 
@@ -66,4 +80,4 @@ train: $(VENV)/.trainer  ## train the walking policy from nothing, 25 minutes
 	$(SIM2REAL) train config/training/go2_walk.yaml
 
 clean:  ## take away what make made
-	rm -rf $(VENV) build install log site *.egg-info
+	rm -rf $(VENV) $(JAZZY) build install log site *.egg-info

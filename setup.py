@@ -15,8 +15,9 @@ def data_tree(folder: str) -> list[tuple[str, list[str]]]:
 
 
 DOCS = ["mkdocs-material"]
-# Readers of others, and a browser: what proves that bags and reports open elsewhere.
-BAG_CHECKS = ["rosbags", "mcap-ros2-support", "pyarrow", "playwright"]
+# The last ones, readers of others and a browser, prove that bags and reports open elsewhere.
+TESTS = ["pytest", "pytest-rerunfailures", "pytest-timeout", "hypothesis", "onnx", "rosbags",
+         "mcap-ros2-support", "pyarrow", "playwright"]  # fmt: skip
 
 setup(
     name=NAME,
@@ -58,20 +59,16 @@ setup(
         "ray": ["ray"],  # the gate on a cluster
         "docs": DOCS,  # `make docs`
         "train": ["torch==2.13.0", "onnx", "matplotlib"],
+        "test": TESTS,
         "dev": [
-            "pytest",
-            "pytest-rerunfailures",
-            "pytest-timeout",
-            "hypothesis",
+            *TESTS,
             "ruff",
             "mypy",
             "import-linter",
             "types-PyYAML",
-            "onnx",
             'drake; platform_machine == "x86_64"',
             "ray",
             "viser",
-            *BAG_CHECKS,
             *DOCS,
         ],
     },

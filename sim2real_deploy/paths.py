@@ -1,5 +1,7 @@
 """Where the package's data (config, policies, launch) lies: a checkout, a venv, a colcon prefix."""
 
+import re
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 from sim2real_deploy.errors import Refusal
@@ -25,3 +27,15 @@ def share_directory() -> Path:
 def config_file(relative: str) -> Path:
     """A file under config/, which may or may not exist: reading it gives the message."""
     return share_directory() / "config" / relative
+
+
+def to_install(*extras: str) -> str:
+    """The command that adds what an optional part needs, package by package: this one is on no
+    index, and after `colcon build` there is nothing of it to install again."""
+    try:
+        declared = requires(PACKAGE) or []
+    except PackageNotFoundError:  # run from a bare folder
+        return f"pip install -e '.[{','.join(extras)}]' in the checkout"
+    of = re.compile(rf"extra == [\"']({'|'.join(extras)})[\"']")
+    wanted = [entry.partition(";")[0].strip() for entry in declared if of.search(entry)]
+    return "pip install " + " ".join(f"'{entry}'" for entry in wanted)

@@ -23,8 +23,7 @@ ODOMETRY = "odom"
 REMOTE = "remote"
 
 # Read by control
-VELOCITY = "cmd_vel"  # of programs: the source with the lowest priority
-VELOCITY_STAMPED = "cmd_vel_stamped"
+VELOCITY = "cmd_vel"  # of programs, Twist or TwistStamped: the source with the lowest priority
 VELOCITY_TELEOP = "teleop/cmd_vel"
 VELOCITY_PAGE = "dashboard/cmd_vel"
 JOY = "joy"

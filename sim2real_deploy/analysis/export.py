@@ -9,6 +9,7 @@ import numpy.typing as npt
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded, Series
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.paths import to_install
 
 
 def export(bag: Bag, folder: Path, form: str) -> list[Path]:
@@ -18,9 +19,7 @@ def export(bag: Bag, folder: Path, form: str) -> list[Path]:
         try:
             import pyarrow  # noqa: F401
         except ModuleNotFoundError:
-            raise Refusal(
-                "Parquet needs pyarrow: `pip install 'sim2real_deploy[analysis]'`"
-            ) from None
+            raise Refusal(f"Parquet needs pyarrow: {to_install('analysis')}") from None
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for topic in sorted(bag.topics):

@@ -164,14 +164,10 @@ class McapFile:
 
 
 def _topic(channel: Channel, schema: Schema) -> Topic:
-    qos = channel.metadata.get("offered_qos_profiles", "")
     return Topic(
         channel.topic,
         schema.name,
         schema.data.decode("utf-8", "replace"),
-        Qos(
-            "best_effort" if "best_effort" in qos else "reliable",
-            "transient_local" if "transient_local" in qos else "volatile",
-        ),
+        Qos.read(channel.metadata.get("offered_qos_profiles", "")),
         channel.metadata.get("topic_type_hash", ""),
     )

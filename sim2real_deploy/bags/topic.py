@@ -15,6 +15,7 @@ class Qos:
     depth: int = 10
 
     def as_rosbag2(self) -> dict[str, Any]:
+        """As rosbag2 writes it from Jazzy on."""
         return {
             "history": "keep_last",
             "depth": self.depth,
@@ -25,6 +26,25 @@ class Qos:
             "liveliness": "automatic",
             "liveliness_lease_duration": dict(FOREVER),
             "avoid_ros_namespace_conventions": False,
+        }
+
+    @classmethod
+    def read(cls, text: str) -> "Qos":
+        """From either form, as a bag's channel holds it."""
+        best_effort = ("reliability: best_effort", "reliability: 2")
+        latched = ("durability: transient_local", "durability: 1")
+        return cls(
+            "best_effort" if any(words in text for words in best_effort) else "reliable",
+            "transient_local" if any(words in text for words in latched) else "volatile",
+        )
+
+    def as_numbers(self) -> dict[str, Any]:
+        """As rosbag2 of Humble and Iron reads it: policies by rmw's numbers."""
+        return self.as_rosbag2() | {
+            "history": 1,
+            "reliability": 1 if self.reliability == "reliable" else 2,
+            "durability": 1 if self.durability == "transient_local" else 2,
+            "liveliness": 1,
         }
 
 

@@ -17,8 +17,11 @@ from mcap.writer import CompressionType, Writer
 from sim2real_deploy import __version__
 from sim2real_deploy.bags.topic import Message, Topic
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.runtime.distribution import BEFORE_JAZZY, distribution
 
-ROSBAG2_VERSION = 9
+# The form of metadata.yaml. Every rosbag2 reads its own and the older ones.
+ROSBAG2_VERSION = 9  # since Jazzy
+HUMBLE_VERSION = 5
 METADATA_EVERY_S = 5.0
 INFORMATION = "sim2real"  # the metadata record that says what this run is
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -68,6 +71,8 @@ class BagWriter:
         self._file_number = 0
         self.latched: dict[str, Message] = {}  # the last of each transient_local topic
         self._metadata_due_s = 0.0
+        self._distribution = distribution()
+        self._old_form = self._distribution in BEFORE_JAZZY
         self._open_file()
 
     def add_topic(self, topic: Topic) -> None:
@@ -119,9 +124,12 @@ class BagWriter:
         if schema is None:
             schema = self._mcap.register_schema(topic.type, "ros2msg", topic.definition.encode())
             self._schemas[topic.type] = schema
-        qos = yaml.dump([topic.qos.as_rosbag2()], Dumper=_Dumper, sort_keys=False)
-        labels = {"offered_qos_profiles": qos, "topic_type_hash": topic.type_hash}
+        labels = {"offered_qos_profiles": self._qos(topic), "topic_type_hash": topic.type_hash}
         return self._mcap.register_channel(topic.name, "cdr", schema, labels)
+
+    def _qos(self, topic: Topic) -> str:
+        offered = topic.qos.as_numbers() if self._old_form else topic.qos.as_rosbag2()
+        return yaml.dump([offered], Dumper=_Dumper, sort_keys=False)
 
     def _split_when_due(self) -> None:
         file = self._files[-1]
@@ -188,7 +196,7 @@ class BagWriter:
         end_ns = max((file.end_ns for file in written), default=0)
         counts = self.counts
         return {
-            "version": ROSBAG2_VERSION,
+            "version": HUMBLE_VERSION if self._old_form else ROSBAG2_VERSION,
             "storage_identifier": "mcap",
             "duration": {"nanoseconds": end_ns - start_ns},
             "starting_time": {"nanoseconds_since_epoch": start_ns},
@@ -199,7 +207,9 @@ class BagWriter:
                         "name": topic.name,
                         "type": topic.type,
                         "serialization_format": "cdr",
-                        "offered_qos_profiles": [topic.qos.as_rosbag2()],
+                        "offered_qos_profiles": (
+                            self._qos(topic) if self._old_form else [topic.qos.as_rosbag2()]
+                        ),
                         "type_description_hash": topic.type_hash,
                     },
                     "message_count": counts[topic.name],
@@ -219,5 +229,5 @@ class BagWriter:
                 for file in self._files
             ],
             "custom_data": self._records[INFORMATION],
-            "ros_distro": os.environ.get("ROS_DISTRO", "kilted"),
+            "ros_distro": self._distribution or "rosbag2",
         }

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sim2real_deploy.bringup.params_file import check_params_file
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.paths import to_install
 from sim2real_deploy.runtime.world_clock import world_may_wait
 from sim2real_deploy.topics import ODOMETRY, TRUTH
 
@@ -176,7 +177,7 @@ def _wire(values: Mapping[str, str]) -> dict[str, Value]:
 
 def _dashboard(model: str, stage: str) -> Process:
     if find_spec("viser") is None:
-        raise Refusal("dashboard:=true needs viser: pip install 'sim2real_deploy[dashboard]'")
+        raise Refusal(f"dashboard:=true needs viser: {to_install('dashboard')}")
     return Process("dashboard", {"robot": model, "stage": stage}, respawn=True)
 
 
@@ -196,7 +197,7 @@ def _clock() -> str:
 def _twin(values: Mapping[str, str], world: Mapping[str, Value]) -> Process:
     for module in ("mujoco", "numba"):
         if find_spec(module) is None:
-            raise Refusal(f"a twin needs {module}: pip install 'sim2real_deploy[sim]'")
+            raise Refusal(f"a twin needs {module}: {to_install('sim')}")
     if not values["seed"].isdecimal():
         raise Refusal(f"seed:={values['seed']}: a seed is a whole number")
     parameters = dict(world)

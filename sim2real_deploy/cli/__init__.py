@@ -8,6 +8,7 @@ import typer
 
 from sim2real_deploy import __version__
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.paths import to_install
 
 SIMULATION = ("mujoco", "numba")  # not on a robot's own computer
 
@@ -39,6 +40,6 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in SIMULATION:
             raise
-        words = f"this needs {error.name}: pip install 'sim2real_deploy[sim]'"
+        words = f"this needs {error.name}: {to_install('sim')}"
         typer.secho(words, fg="red", err=True)
         sys.exit(2)

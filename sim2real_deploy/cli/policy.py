@@ -9,6 +9,7 @@ import yaml
 
 from sim2real_deploy.cli import app
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.paths import to_install
 
 if TYPE_CHECKING:
     from sim2real_deploy.checks import Check
@@ -24,7 +25,7 @@ def _convert(path: Path, sizes: Sequence[int]) -> bytes:
     except ImportError:
         raise Refusal(
             f"{path}: TorchScript is converted with torch, which is not installed here: "
-            "pip install 'sim2real_deploy[train]'"
+            f"{to_install('train')}"
         ) from None
     return torchscript.convert(path, sizes)
 

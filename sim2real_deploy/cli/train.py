@@ -8,6 +8,7 @@ import typer
 
 from sim2real_deploy.cli import app
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.paths import to_install
 
 
 @app.command("train")
@@ -42,9 +43,7 @@ def train_command(
         from sim2real_deploy.training.judge import Judge
         from sim2real_deploy.training.trainer import Run, train
     except ModuleNotFoundError as error:
-        raise Refusal(
-            f"training needs {error.name}: pip install 'sim2real_deploy[sim,train]'"
-        ) from None
+        raise Refusal(f"training needs {error.name}: {to_install('sim', 'train')}") from None
     from rich.console import Console
 
     console = Console()

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.paths import to_install
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.disturbances import Push
@@ -71,7 +72,5 @@ def _drake() -> type[Physics]:
     try:
         from sim2real_deploy.gate.drake_physics import DrakePhysics
     except ImportError:
-        raise Refusal(
-            f"engine '{SECOND}' is not installed: pip install 'sim2real_deploy[{SECOND}]'"
-        ) from None
+        raise Refusal(f"engine '{SECOND}' is not installed: {to_install(SECOND)}") from None
     return DrakePhysics

@@ -19,6 +19,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.episodes import Episode, run_episode
 from sim2real_deploy.gate.figures import Figures
 from sim2real_deploy.gate.scenarios import Scenario
+from sim2real_deploy.paths import to_install
 from sim2real_deploy.policy.bundle import Bundle
 
 Task = tuple[str, Scenario, int]  # engine, scenario, trial
@@ -56,7 +57,7 @@ def run_on_ray(
     try:
         ray: Any = import_module("ray")
     except ImportError:
-        raise Refusal("--ray needs Ray: pip install 'sim2real_deploy[ray]'") from None
+        raise Refusal(f"--ray needs Ray: {to_install('ray')}") from None
     local = address == "local"
     if local:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -34,7 +34,9 @@ SENSOR = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
 FAST_DDS = "rmw_fastrtps_cpp"
 TRANSPORT = "FASTDDS_BUILTIN_TRANSPORTS"
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
-PROFILE = "FASTDDS_DEFAULT_PROFILES_FILE"
+LOCALHOST_ONLY = "ROS_LOCALHOST_ONLY"  # what Humble has in the range's place
+# As Fast DDS 3 calls it (Kilted and later), and as Fast DDS 2 does (Humble, Jazzy).
+PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 REPEATED_S = 0.3  # a signal that comes again sooner is the same wish, sent twice
@@ -173,10 +175,12 @@ def talk_by_sockets(environment: MutableMapping[str, str]) -> None:
     if environment.get("RMW_IMPLEMENTATION", FAST_DDS) != FAST_DDS or TRANSPORT in environment:
         return
     environment[TRANSPORT] = "UDPv4"
-    said = environment.keys() & {PROFILE, "ROS_STATIC_PEERS"}
+    said = environment.keys() & {*PROFILES, "ROS_STATIC_PEERS"}
     if environment.get(RANGE) == "LOCALHOST" and not said:
-        environment[PROFILE] = str(config_file("fastdds_localhost.xml"))
+        for name in PROFILES:
+            environment[name] = str(config_file("fastdds_localhost.xml"))
         environment[RANGE] = "SYSTEM_DEFAULT"
+        environment.pop(LOCALHOST_ONLY, None)
 
 
 def _watch_signals(stop: Stop) -> None:

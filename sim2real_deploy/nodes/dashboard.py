@@ -24,6 +24,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import LATCHED, ROBOT, SENSOR, Parameter, Stop, declare, run
 from sim2real_deploy.nodes.newest import Newest
 from sim2real_deploy.nodes.stack_client import StackClient
+from sim2real_deploy.paths import to_install
 from sim2real_deploy.robots import load_robot
 
 PARAMETERS = (
@@ -176,9 +177,7 @@ def _page_module() -> Any:
     try:
         from sim2real_deploy.dashboard import page
     except ModuleNotFoundError as error:
-        raise Refusal(
-            f"the dashboard needs {error.name}: pip install 'sim2real_deploy[dashboard]'"
-        ) from None
+        raise Refusal(f"the dashboard needs {error.name}: {to_install('dashboard')}") from None
     return page
 
 

@@ -22,6 +22,7 @@ from sim2real_deploy.control.pad import Pad
 from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.nodes.arrays import doubles, floats, labelled, labelled_rows
 from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR, heard
+from sim2real_deploy.nodes.velocity_topic import VelocityTopic
 from sim2real_deploy.robots import RobotState
 from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.robots.state import Floats
@@ -32,7 +33,6 @@ JOY_BUTTONS = ("A", "B", "X", "Y", "L1", "R1", "select", "start")
 JOY_TRIGGERS = {"L2": 2, "R2": 5}
 DEAD_MAN = "L1"
 VELOCITY_SOURCES = {
-    topics.VELOCITY: PLANNER,
     topics.VELOCITY_TELEOP: TELEOP,
     topics.VELOCITY_PAGE: PAGE,
 }
@@ -69,7 +69,8 @@ class Driver(Node):
         self._limits = publish(UInt8MultiArray, topics.COMMAND_LIMITS, SENSOR)
         for topic, source in VELOCITY_SOURCES.items():
             self.create_subscription(Twist, topic, self._listener(source), 10)
-        self.create_subscription(TwistStamped, topics.VELOCITY_STAMPED, self._on_stamped, 10)
+        planner = self._listener(PLANNER)
+        self._planner = VelocityTopic(self, topics.VELOCITY, planner, self._on_stamped)
         self.create_subscription(Joy, topics.JOY, self._on_joy, 10)
         for event in REQUESTS:
             self.create_service(Trigger, f"~/{event.value}", self._service(event))
@@ -103,7 +104,7 @@ class Driver(Node):
 
     def _on_stamped(self, message: TwistStamped) -> None:
         stamp = Time.from_msg(message.header.stamp).nanoseconds
-        if stamp and self.get_clock().now().nanoseconds - stamp > PLANNER.heartbeat_ns:
+        if is_stale(stamp, self.get_clock().now().nanoseconds):
             self._controller.velocity.rejected += 1
             return
         self._offer(message.twist, PLANNER)
@@ -220,6 +221,13 @@ class Driver(Node):
             bits = np.bitwise_or.reduce(ticks.limits.astype(np.uint8), axis=0)
             self._limit_message.data = bits.tobytes()
             self._limits.publish(self._limit_message)
+
+
+def is_stale(stamp_ns: int, now_ns: int) -> bool:
+    """Whether a stamped command is too old, or of another clock: a stamp far ahead of ours was
+    made by the wall clock while we run on simulated time, or no clock is published at all. Zero is
+    how ROS says that a message has no stamp."""
+    return bool(stamp_ns) and abs(now_ns - stamp_ns) > PLANNER.heartbeat_ns
 
 
 def read_joy(joy: Joy) -> Remote:

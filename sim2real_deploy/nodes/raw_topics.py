@@ -39,7 +39,9 @@ class RawTopics:
     """`discover` in the executor's thread, `take` in one thread of the caller's."""
 
     def __init__(self, node: Node) -> None:
-        self.lost: Counter[str] = Counter()  # sent, by the publisher's own count, but never seen
+        # Sent, by the publisher's own count, but never seen; None where ROS does not tell who sent
+        # a message (before Kilted).
+        self.lost: Counter[str] | None = None
         self.unknown: set[str] = set()  # types that are not installed here
         self._node = node
         self._group = Unexecuted()
@@ -65,13 +67,16 @@ class RawTopics:
             with subscription.handle:
                 while taken := subscription.handle.take_message(subscription.msg_type, True):
                     data, info = cast(tuple[bytes, dict[str, Any]], taken)
-                    sequence = info["publication_sequence_number"] or 0
-                    self._count_gap(name, info["publisher_gid"]["data"], sequence)
+                    sequence = info.get("publication_sequence_number") or 0  # none in Humble
+                    if "publisher_gid" in info:
+                        self._count_gap(name, info["publisher_gid"]["data"], sequence)
                     yield Message(
                         info["received_timestamp"], name, info["source_timestamp"], sequence, data
                     )
 
     def _count_gap(self, name: str, publisher: bytes, sequence: int) -> None:
+        if self.lost is None:
+            self.lost = Counter()
         last = self._last_sequence.get((name, publisher))
         if last is not None and sequence > last + 1:
             self.lost[name] += sequence - last - 1
@@ -93,7 +98,8 @@ class RawTopics:
             "reliable" if reliable else "best_effort",
             "transient_local" if latched else "volatile",
         )
-        return Topic(name, *definitions.of_class(kind), qos, str(publishers[0].topic_type_hash))
+        type_hash = getattr(publishers[0], "topic_type_hash", "")  # none in Humble
+        return Topic(name, *definitions.of_class(kind), qos, str(type_hash))
 
     def _subscribe(self, topic: Topic, kind: type[Any]) -> None:
         profile = QoSProfile(

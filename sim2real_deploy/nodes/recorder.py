@@ -1,18 +1,21 @@
 """The recorder: every ROS topic of the stack and the raw wire, into one bag. It only listens."""
 
 import hashlib
+import math
 import platform
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import rclpy.serialization
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rcl_interfaces.srv import GetParameters, ListParameters
+from rclpy.client import Client
 from rclpy.node import Node
-from rclpy.parameter_client import AsyncParameterClient
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
@@ -30,6 +33,7 @@ from sim2real_deploy.wire.libddsc import library
 from sim2real_deploy.wire.messages import FAMILIES
 
 POLL_S = 0.02
+SILENT_S = 5.0  # without a message of any ROS topic: then nothing is recorded
 DISCOVER_S = 0.25
 VERSIONS = ("numpy", "onnxruntime", "mujoco", "mcap", "ros-rclpy")
 PARAMETERS = (
@@ -70,11 +74,17 @@ class Recorder(Node):
         self.recording = Recording(storage, values["label"], information, attachments)
         self._stop = threading.Event()
         wire = self._listen_to_wire(robot)
+        self._wire_names = frozenset(wire)
+        self._failure = ""  # why nothing more reaches the bag from one of the two
         self._threads = [
-            threading.Thread(target=self._drain_topics, name="topics"),
-            threading.Thread(target=self._drain_wire, args=(wire,), name="wire"),
+            threading.Thread(target=self._guard, args=(drain, name), name=name)
+            for name, drain in (
+                ("ROS topics", self._drain_topics),
+                ("wire", partial(self._drain_wire, wire)),
+            )
         ]
-        self._parameter_clients: dict[str, AsyncParameterClient] = {}
+        self._topic_progress = Progress(SILENT_S)
+        self._parameter_clients: dict[str, tuple[Client[Any, Any], Client[Any, Any]]] = {}
         self._asked_nodes: set[str] = set()
         self._in_error = False
         self._announced_run: Path | None = None
@@ -138,6 +148,15 @@ class Recorder(Node):
             readers[name] = self._participant.reader(topic, layout, depth=2000)
         return readers
 
+    def _guard(self, drain: Callable[[], None], what: str) -> None:
+        """A thread that dies in silence would be a bag that lies."""
+        try:
+            drain()
+        except Exception as error:
+            self._failure = f"no more of the {what}: {type(error).__name__}: {error}"
+            self.recording.event(self._failure)
+            raise
+
     def _drain_wire(self, readers: dict[str, RawReader[bytes]]) -> None:
         """Woken by states alone; the command that answered the last one is taken along."""
         state_reader = next(iter(readers.values()))
@@ -179,22 +198,26 @@ class Recorder(Node):
     def _ask_parameters(self, node: str) -> None:
         """Into the bag go the parameters in force, whoever set them."""
         if node not in self._parameter_clients:
-            self._parameter_clients[node] = AsyncParameterClient(self, node)
-        client = self._parameter_clients[node]
-        if not client.services_are_ready():
+            self._parameter_clients[node] = (
+                self.create_client(ListParameters, f"{node}/list_parameters"),
+                self.create_client(GetParameters, f"{node}/get_parameters"),
+            )
+        names_of, values_of = self._parameter_clients[node]
+        if not (names_of.service_is_ready() and values_of.service_is_ready()):
             return  # not up yet: asked again at the next discovery
         self._asked_nodes.add(node)
 
         def got_names(future: Any) -> None:
             names = list(future.result().result.names)
-            client.get_parameters(names).add_done_callback(lambda f: got_values(names, f))
+            asked = values_of.call_async(GetParameters.Request(names=names))
+            asked.add_done_callback(lambda f: got_values(names, f))
 
         def got_values(names: list[str], future: Any) -> None:
             values = [rclpy.parameter.parameter_value_to_python(v) for v in future.result().values]
             record = {name: str(value) for name, value in zip(names, values, strict=True)}
             self.recording.annotate(f"parameters{node}", record)
 
-        client.list_parameters().add_done_callback(got_names)
+        names_of.call_async(ListParameters.Request()).add_done_callback(got_names)
 
     def _pin(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self.recording.event("pinned by hand")
@@ -208,25 +231,51 @@ class Recorder(Node):
             self._announced_run = recording.directory
             self._run_name.publish(String(data=str(recording.directory.resolve())))
         status = DiagnosticStatus(name="recorder", hardware_id="recorder")
-        dropped = sum(recording.dropped.values())
-        if recording.failure:
-            status.level, status.message = DiagnosticStatus.ERROR, recording.failure
+        dropped, failure = sum(recording.dropped.values()), self._what_is_wrong()
+        if failure:
+            status.level, status.message = DiagnosticStatus.ERROR, failure
         elif dropped:
             status.level = DiagnosticStatus.WARN
             status.message = f"{dropped} messages did not fit the queue"
         else:
             status.level, status.message = DiagnosticStatus.OK, "recording"
+        lost = self._topics.lost
         facts = {
             "run": str(recording.directory),
             "received": str(sum(recording.received.values())),
             "dropped": str(dropped),
-            "lost before the recorder": str(sum(self._topics.lost.values())),
+            "lost before the recorder": "unknown" if lost is None else str(sum(lost.values())),
             "types not installed": ", ".join(sorted(self._topics.unknown)),
         }
         status.values = [KeyValue(key=key, value=value) for key, value in facts.items()]
         array = DiagnosticArray(status=[status])
         array.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(array)
+
+    def _what_is_wrong(self) -> str:
+        """Why the bag lacks what it should hold, or "". Our own report is a ROS topic, too: where
+        not even that comes back, nothing does."""
+        if self.recording.failure or self._failure:
+            return self.recording.failure or self._failure
+        wire = self._wire_names
+        topics = sum(n for name, n in self.recording.received.items() if name not in wire)
+        silence_s = self._topic_progress.stalled_s(topics, time.monotonic())
+        return f"no ROS topic has reached the bag for {silence_s:.0f} s" if silence_s else ""
+
+
+class Progress:
+    """Whether a count still grows."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._count, self._since_s = 0, math.inf
+
+    def stalled_s(self, count: int, now_s: float) -> float:
+        """For how long it has not grown, once that is longer than it may be; else 0."""
+        if count != self._count or self._since_s == math.inf:
+            self._count, self._since_s = count, now_s
+        silence_s = now_s - self._since_s
+        return silence_s if silence_s > self._patience_s else 0.0
 
 
 def build(_: Stop) -> Sequence[Node]:

@@ -30,7 +30,7 @@ PARAMETERS = (
 LISTEN_S = 3.5  # before playing: a node that is running makes itself known every 3 s
 MATCH_S = 3.0  # at most, until those who listen are connected
 GLOBAL = frozenset(("/rosout", "/parameter_events", "/diagnostics", "/clock"))
-COMMANDS = ("/cmd_vel", "/cmd_vel_stamped", "/joy")
+COMMANDS = ("/cmd_vel", "/joy")
 PATIENCE_S = 0.1
 CLOCK_S = 0.02
 

@@ -242,8 +242,11 @@ class SafetySupervisor(Node):
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
-            if status.name == "recorder" and status.level != DiagnosticStatus.ERROR:
-                self._recorder.heard_ns = time.monotonic_ns()
+            if status.name == "recorder":
+                # One that says it does not record is as good as silent, from its first word on.
+                well = status.level != DiagnosticStatus.ERROR
+                if well or self._recorder.heard_ns is None:
+                    self._recorder.heard_ns = time.monotonic_ns()
 
     def _on_run(self, message: String) -> None:
         """Where the bag is. Only a folder of our own runs: a message must not choose any path."""

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.paths import to_install
 
 Pose = npt.NDArray[np.float64]  # qpos
 Picture = npt.NDArray[np.uint8]
@@ -81,9 +82,7 @@ def write_video(
     try:
         import imageio.v2 as imageio
     except ImportError:
-        raise Refusal(
-            "video needs imageio and ffmpeg: `pip install sim2real_deploy[sim]`"
-        ) from None
+        raise Refusal(f"video needs imageio and ffmpeg: {to_install('sim')}") from None
     path.parent.mkdir(parents=True, exist_ok=True)
     video: Any = imageio.get_writer(path, fps=fps, macro_block_size=4)
     with renderer(model, *size) as made, video:

@@ -67,6 +67,31 @@ def test_the_bag_opens_with_rosbags_and_follows_rosbag2(tmp_path: Path) -> None:
     assert sum(file["message_count"] for file in information["files"]) == 1000
 
 
+@pytest.mark.parametrize(
+    ("distribution", "version"), [("humble", 5), ("iron", 5), ("jazzy", 9), ("lyrical", 9)]
+)
+def test_the_metadata_is_of_the_form_that_the_distribution_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, distribution: str, version: int
+) -> None:
+    """Up to Iron: version 5 to 8, the QoS a string with rmw's numbers in it."""
+    monkeypatch.setenv("ROS_DISTRO", distribution)
+    written = write_bag(tmp_path / "run", 10)
+    content = yaml.safe_load((tmp_path / "run/metadata.yaml").read_text())
+    information = content["rosbag2_bagfile_information"]
+    assert (information["version"], information["ros_distro"]) == (version, distribution)
+    (topic,) = information["topics_with_message_count"]
+    qos = topic["topic_metadata"]["offered_qos_profiles"]
+    assert isinstance(qos, str) == (version == 5)
+    (offered,) = yaml.safe_load(qos) if version == 5 else qos
+    numbers = {"reliability": 2, "durability": 2, "history": 1, "liveliness": 1}
+    words = {"reliability": "best_effort", "durability": "volatile", "history": "keep_last",
+             "liveliness": "automatic"}  # fmt: skip
+    assert {name: offered[name] for name in words} == (numbers if version == 5 else words)
+    with AnyReader([tmp_path / "run"]) as reader:
+        assert [bytes(data) for _, _, data in reader.messages()] == [m.data for m in written]
+    assert Bag(tmp_path / "run").topics[STATE.name].qos == STATE.qos
+
+
 @pytest.mark.parametrize("family", ["go", "hg"])
 @pytest.mark.parametrize("message", ["state", "command"])
 def test_mcaps_own_decoder_reads_the_vendors_messages(

@@ -21,7 +21,7 @@ from support.places import SUPPORT
 from support.policy_samples import PLAIN_TERMS, contract_for, write_bundle
 from support.wire_support import free_domain
 
-pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'sim2real_deploy[ros]'")
+pytest.importorskip("rclpy", reason="rclpy is not installed: pip install -e '.[ros]'")
 
 SPEC = load_robot("go2")
 STAND_CALL = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'sim2real_deploy[ros]'")
+pytest.importorskip("rclpy", reason="rclpy is not installed: pip install -e '.[ros]'")
 
 NODE = textwrap.dedent("""
     from rclpy.node import Node
@@ -76,6 +76,42 @@ def transports(**environment: str) -> set[str]:
 @pytest.mark.parametrize("discovery", ["LOCALHOST", "SUBNET"])
 def test_nodes_talk_by_sockets_and_share_no_memory(discovery):
     assert transports(ROS_AUTOMATIC_DISCOVERY_RANGE=discovery) == {"udp"}
+
+
+LIST_NODES = textwrap.dedent("""
+    import time, rclpy
+    rclpy.init()
+    node = rclpy.create_node("onlooker")
+    deadline = time.monotonic() + 6
+    while "some" not in node.get_node_names() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    print("some" in node.get_node_names())
+""")
+
+
+@pytest.mark.parametrize(("where", "found"), [("same computer", True), ("network", False)])
+def test_a_stack_is_found_on_its_computer_and_not_from_the_network(
+    networks: tuple[str, str], where: str, found: bool
+) -> None:
+    """Whichever Fast DDS: the name of the variable that it reads its profile from has changed."""
+    here, there = networks
+    arguments = ["ip", "netns", "exec", here, sys.executable, "-c", NODE]
+    environment = {**os.environ, "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+    node = subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert node.stdout is not None
+        assert node.stdout.readline() == "0\n"
+        seen = subprocess.run(
+            ["ip", "netns", "exec", here if found else there, sys.executable, "-c", LIST_NODES],
+            env={**os.environ, "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    finally:
+        node.kill()
+        node.wait()
+    assert seen.stdout == f"{found}\n", seen.stderr
 
 
 def test_who_says_how_fast_dds_talks_is_obeyed():

@@ -5,15 +5,20 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import psutil
 import pytest
+import rclpy
 import yaml
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 
-from sim2real_deploy.bags import Bag, runs
+from sim2real_deploy.bags import Bag, Message, runs
 from sim2real_deploy.bags.recording import COUNTS
+from sim2real_deploy.nodes.raw_topics import RawTopics
+from sim2real_deploy.nodes.recorder import Progress, Recorder
 
 TOPIC_HZ, WIRE_HZ, SECONDS = 100, 500, 3
 # Publishes numbered messages, then writes how many of each it sent.
@@ -135,3 +140,40 @@ def test_all_that_was_sent_is_in_the_bag(tmp_path: Path, domains: int) -> None:
     states = [m.log_ns for m in bag.messages([bag.topics["/dog/wire/lowstate"]])]
     assert states == sorted(states)
     assert len(set(states)) > len(states) // 10  # each stamped when it came, not by the batch
+
+
+def test_a_recorder_that_loses_a_source_says_so_and_pins_the_run(
+    tmp_path: Path, domains: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that dies must be an error at once: the bag looks whole otherwise."""
+
+    def broken(_: RawTopics) -> list[Message]:
+        raise KeyError("publisher_gid")
+
+    monkeypatch.setattr(RawTopics, "take", broken)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    arguments = ["-p", f"domain:={domains}", "-p", f"runs:={tmp_path}", "-p", "min_free_mb:=0"]
+    rclpy.init(args=["recorder", "--ros-args", *arguments])
+    node = Recorder()
+    try:
+        told: list[DiagnosticArray] = []
+        node._diagnostics.publish = told.append
+        deadline = time.monotonic() + 10
+        while not told or told[-1].status[0].level != DiagnosticStatus.ERROR:
+            assert time.monotonic() < deadline
+            rclpy.spin_once(node, timeout_sec=0.1)
+        assert told[-1].status[0].message.startswith("no more of the ROS topics: KeyError")
+        run = node.recording.directory
+    finally:
+        node.close()
+        node.destroy_node()
+        rclpy.shutdown()
+    assert "no more of the ROS topics" in (run / runs.PIN).read_text()
+
+
+def test_a_count_that_does_not_grow_is_told_from_one_that_does() -> None:
+    progress = Progress(patience_s=5.0)
+    assert [progress.stalled_s(0, float(now)) for now in range(7)] == [0, 0, 0, 0, 0, 0, 6]
+    assert progress.stalled_s(1, 7.0) == 0
+    assert progress.stalled_s(1, 12.0) == 0
+    assert progress.stalled_s(1, 12.5) == 5.5

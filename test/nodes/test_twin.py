@@ -159,4 +159,5 @@ def test_without_the_simulation_extra_the_command_says_what_to_install(missing: 
         [sys.executable, "-c", call, "twin"], capture_output=True, text=True, timeout=60
     )
     assert said.returncode == 2
-    assert said.stderr.strip() == f"this needs {missing}: pip install 'sim2real_deploy[sim]'"
+    packages = "'mujoco' 'numba' 'imageio[ffmpeg]'"
+    assert said.stderr.strip() == f"this needs {missing}: pip install {packages}"

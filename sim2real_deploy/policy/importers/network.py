@@ -61,9 +61,7 @@ def _with_weights(path: Path) -> bytes:
         import onnx
         from onnx.external_data_helper import load_external_data_for_model, uses_external_data
     except ImportError:
-        raise Refusal(
-            f"{path}: reading it needs the onnx package: pip install 'sim2real_deploy[train]'"
-        ) from None
+        raise Refusal(f"{path}: reading it needs the onnx package: pip install onnx") from None
     try:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # protobuf's decoder has its own kinds

@@ -1,0 +1,56 @@
+"""`cmd_vel`, as Twist or as TwistStamped, whichever its publisher sends.
+
+nav2 sends TwistStamped from Kilted on, most others Twist; DDS matches neither with the other, and
+within one process a topic has one type. So the publishers are looked at, and the subscription is
+of their type.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from geometry_msgs.msg import Twist, TwistStamped
+from rclpy.node import Node
+
+LOOK_S = 0.5
+_STAMPED = "geometry_msgs/msg/TwistStamped"
+
+
+class VelocityTopic:
+    """Hands over what comes on the topic, by type."""
+
+    def __init__(
+        self,
+        node: Node,
+        topic: str,
+        on_twist: Callable[[Twist], None],
+        on_stamped: Callable[[TwistStamped], None],
+    ) -> None:
+        self._node, self._topic = node, topic
+        self._callbacks: dict[bool, tuple[Any, Callable[[Any], None]]] = {
+            False: (Twist, on_twist),
+            True: (TwistStamped, on_stamped),
+        }
+        self._stamped = False
+        self._subscription = self._subscribe()
+        node.create_timer(LOOK_S, self._look)
+
+    def _subscribe(self) -> Any:
+        kind, callback = self._callbacks[self._stamped]
+        return self._node.create_subscription(kind, self._topic, callback, 10)
+
+    def _look(self) -> None:
+        """Where publishers of both types are there, the one that was first stays."""
+        found = self._node.get_publishers_info_by_topic(self._topic_name)
+        types = {publisher.topic_type for publisher in found}
+        stamped = {kind == _STAMPED for kind in types}
+        if len(stamped) != 1 or self._stamped in stamped:
+            return
+        self._stamped = not self._stamped
+        self._node.destroy_subscription(self._subscription)
+        self._subscription = self._subscribe()
+        kind = self._callbacks[self._stamped][0].__name__
+        self._node.get_logger().info(f"{self._topic}: its publisher sends {kind}")
+
+    @property
+    def _topic_name(self) -> str:
+        return self._node.resolve_topic_name(self._topic)
