@@ -35,7 +35,7 @@ def tick_of(state: Message) -> int:
 def test_the_same_policy_gives_the_same_bits(walk_bag: Path) -> None:
     replay = replay_policy(Recorded(Bag(walk_bag)))
     assert replay.same_policy
-    assert replay.steps == 200
+    assert 200 <= replay.steps < 300  # walking, and slowing down before it sits
     assert replay.values_different == 0
     assert replay.first is None
     assert replay.target_max.max() == 0.0

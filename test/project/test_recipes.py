@@ -32,7 +32,7 @@ WORKS = {
         seen = Seen.nothing(pose)
         seen.command = (0.3, 0.4, 0.0)
         group = Group(input="x", terms=({"name": "projected_gravity"}, {"name": "command_speed"}))
-        observation = Observation(group, pose, load_robot("go2").joint_names, "")
+        observation = Observation(group, Seen.nothing(pose), load_robot("go2").joint_names, "")
         values = np.zeros(len(observation.labels), np.float32)
         observation.place(values)
         observation.push(seen)
