@@ -116,3 +116,17 @@ def walking(
 
     measure = partial(benchmark.run, policy, robot, seeds, workers, table, pictures)
     raise typer.Exit(conduct("bench walking", measure, json))
+
+
+@bench.command("getup")
+def get_up(
+    json: Json = None,
+    poses: Annotated[int, typer.Option(min=1, help="Random ones, each from its seed.")] = 100,
+    stage: Annotated[str, typer.Option(help="Whose limits hold.")] = "indoor",
+    robot: Robot = "go2",
+) -> None:
+    """From any pose to standing: how many, how fast, with how much torque."""
+    from sim2real_deploy.bench import get_up as benchmark
+    from sim2real_deploy.bench.conduct import conduct
+
+    raise typer.Exit(conduct("bench getup", partial(benchmark.run, robot, stage, poses), json))

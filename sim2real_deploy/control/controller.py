@@ -11,6 +11,7 @@ import numpy as np
 
 from sim2real_deploy.control import trajectory
 from sim2real_deploy.control.adaptation import Adaptation
+from sim2real_deploy.control.get_up import GaveUpError, GetUp
 from sim2real_deploy.control.limits import Limiter
 from sim2real_deploy.control.modes import POLICY_MODES, Decision, Event, Mode, Situation, decide
 from sim2real_deploy.control.stages import Stage
@@ -51,7 +52,10 @@ class Controller:
         self.period_ns = round(1e9 / spec.wire.rate_hz)
         self.mode = Mode.PASSIVE
         self.reason = ""  # why this mode, for a person
-        self.situation = Situation(policy_checked=policy is not None)
+        self.situation = Situation(
+            policy_checked=policy is not None,
+            can_get_up=stage.recovery and spec.get_up is not None,
+        )
         self.velocity = VelocityCommand(stage)
         self.limiter = Limiter(spec, stage)
         self.asked_block = np.zeros((5, spec.joint_count), np.float32)
@@ -69,6 +73,7 @@ class Controller:
         self._damping = JointCommand.of_block(self._damping_block)
         self._damping.kd[:] = spec.damping
         self._movement: Trajectory | None = None
+        self._get_up: GetUp | None = None
         self._handed_over: JointCommand | None = None  # what the policy's commands begin with
         self._walking_since_ns = 0
         self._slowing_since_ns = 0
@@ -198,6 +203,8 @@ class Controller:
             self._movement = trajectory.stand_up(held, self.spec, now_ns)
         elif self.mode is Mode.SITTING_DOWN:
             self._movement = trajectory.sit_down(held, self.spec, now_ns)
+        elif self.mode is Mode.RECOVERING:
+            self._get_up = GetUp(held, self.spec, now_ns)
         elif self.mode is WALKING and self.policy is not None:
             self.policy.reset()
             self.velocity.halt()
@@ -211,7 +218,9 @@ class Controller:
 
     def _move(self, now_ns: int) -> bool:
         """Write what the movement wants into `asked`; it wants something else in every tick."""
-        if self._movement is not None:
+        if self.mode is Mode.RECOVERING:
+            self._recover(now_ns)
+        elif self._movement is not None:
             done = self._movement.fill(now_ns, self.asked)
             if done and self.mode is not STANDING:
                 self._end_movement(now_ns)
@@ -243,6 +252,20 @@ class Controller:
         if rested_ns >= AT_REST_NS or slowed_ns >= SLOWED_NS:
             self._event(Event.DONE, now_ns, self.reason)
         return anew
+
+    def _recover(self, now_ns: int) -> None:
+        assert self._get_up is not None
+        assert self.state is not None
+        try:
+            done = self._get_up.fill(now_ns, self.state, self.asked)
+        except GaveUpError as why:
+            self._event(Event.DAMP, now_ns, f"could not get up: {why}")
+            return
+        if done:
+            self.situation.upright = True
+            decision = self._event(Event.DONE, now_ns, self.reason)
+            if not decision.accepted:
+                self._event(Event.DAMP, now_ns, decision.words)
 
     def _walk(self, now_ns: int) -> bool:
         """Write what the policy wants into `asked`; False when it wants the same as before."""

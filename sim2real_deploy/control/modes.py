@@ -18,6 +18,7 @@ class Mode(IntEnum):
     WALKING = 4
     SITTING_DOWN = 5
     SLOWING_DOWN = 6  # the policy brings the robot to rest; sitting down comes next
+    RECOVERING = 7  # fallen, it rolls onto its belly; then it stands up
 
     @property
     def words(self) -> str:
@@ -26,12 +27,13 @@ class Mode(IntEnum):
 
 
 class Event(Enum):
-    """The first four are what a person may ask for."""
+    """The first five are what a person may ask for."""
 
     STAND = "stand"
     WALK = "walk"
     SIT = "sit"
     DAMP = "damp"
+    RECOVER = "recover"
     DONE = "done"  # the movement of this mode has ended
     STOP = "stop"  # safety: sit, then damp
     ESTOP = "estop"  # safety, or a fault of our own: damp now
@@ -39,7 +41,7 @@ class Event(Enum):
 
 POLICY_MODES = (Mode.WALKING, Mode.SLOWING_DOWN)  # the policy moves the robot
 IDLE_MODES = (Mode.PASSIVE, Mode.DAMPING)  # nothing does
-REQUESTS = (Event.STAND, Event.WALK, Event.SIT, Event.DAMP)
+REQUESTS = (Event.STAND, Event.WALK, Event.SIT, Event.DAMP, Event.RECOVER)
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class Situation:
     sport_released: bool = False
     other_writers: str = ""  # who, in words
     wished: str = ""  # a velocity that somebody commands already, and who
+    can_get_up: bool = False  # it is known how this robot rolls over, and the stage allows it
 
 
 Guard = Callable[[Situation], str]  # "" when it may pass, else why not
@@ -83,6 +86,10 @@ def nothing_stops(now: Situation) -> str:
     return f"stopped: {now.verdict.reason}" if now.verdict.stop else ""
 
 
+def can_get_up(now: Situation) -> str:
+    return "" if now.can_get_up else "this robot may not get up by itself at this stage"
+
+
 def policy_is_checked(now: Situation) -> str:
     return "" if now.policy_checked else "no policy is loaded"
 
@@ -99,15 +106,16 @@ def sticks_are_neutral(now: Situation) -> str:
     return f"{now.wished} already; let go of the command first" if now.wished else ""
 
 
-MOVE: tuple[Guard, ...] = (
+DRIVE: tuple[Guard, ...] = (
     nothing_stops,
     supervisor_is_healthy,
     state_is_fresh,
-    is_upright,
     sport_mode_is_released,
     nobody_else_writes,
 )
+MOVE: tuple[Guard, ...] = (*DRIVE, is_upright)
 START: tuple[Guard, ...] = (*MOVE, may_start)
+RECOVER: tuple[Guard, ...] = (*DRIVE, may_start, can_get_up)
 WALK: tuple[Guard, ...] = (*MOVE, policy_is_checked, sticks_are_neutral)
 OURS: tuple[Guard, ...] = (sport_mode_is_released, nobody_else_writes)
 FREE: tuple[Guard, ...] = ()
@@ -126,6 +134,9 @@ TRANSITIONS: dict[tuple[Mode, Event], tuple[Mode, tuple[Guard, ...]]] = {
     (Mode.WALKING, Event.STOP): (Mode.SLOWING_DOWN, FREE),
     (Mode.SLOWING_DOWN, Event.DONE): (Mode.SITTING_DOWN, FREE),
     (Mode.STANDING_UP, Event.DONE): (Mode.STANDING, FREE),
+    (Mode.DAMPING, Event.RECOVER): (Mode.RECOVERING, RECOVER),
+    (Mode.RECOVERING, Event.DONE): (Mode.STANDING_UP, START),
+    (Mode.RECOVERING, Event.STOP): (Mode.DAMPING, FREE),
     (Mode.SITTING_DOWN, Event.DONE): (Mode.DAMPING, FREE),
     **{(mode, Event.DAMP): (Mode.DAMPING, FREE) for mode in Mode},
     **{(mode, Event.ESTOP): (Mode.DAMPING, FREE) for mode in Mode},

@@ -30,6 +30,7 @@ class Stage(Strict):
     joint_margin: float = Field(ge=0, le=0.5)
     joint_velocity_fraction: float = Field(gt=0, le=1)
     joint_step: float = Field(gt=0, le=1)
+    recovery: bool  # whether it may get up by itself after a fall: its legs sweep all round it
 
 
 class Stages(Strict):

@@ -22,15 +22,20 @@ class Trajectory:
     """Through poses, one after the other, each reached at rest; gains settle in the first leg."""
 
     def __init__(
-        self, start: JointCommand, poses: Sequence[Floats], spec: RobotSpec, now_ns: int
+        self,
+        start: JointCommand,
+        poses: Sequence[Floats],
+        spec: RobotSpec,
+        now_ns: int,
+        seconds: Sequence[float] = (),
     ) -> None:
+        """Each pose in its own time, or by default in one that the longest way needs."""
         self._start = start.copy()
         self._poses = [self._start.q, *poses]
         self._kp, self._kd = spec.kp, spec.kd
         self._times_s = [0.0]
-        for before, after in zip(self._poses, self._poses[1:], strict=False):
-            way = float(np.max(np.abs(after - before)))
-            self._times_s.append(self._times_s[-1] + max(SHORTEST_S, way / MEAN_SPEED))
+        for taken in seconds or map(_unhurried, self._poses, self._poses[1:]):
+            self._times_s.append(self._times_s[-1] + taken)
         self._start_ns = now_ns
 
     @property
@@ -52,6 +57,10 @@ class Trajectory:
         out.dq.fill(0.0)
         out.torque.fill(0.0)
         return elapsed >= self.duration_s
+
+
+def _unhurried(before: Floats, after: Floats) -> float:
+    return max(SHORTEST_S, float(np.max(np.abs(after - before))) / MEAN_SPEED)
 
 
 def stand_up(start: JointCommand, spec: RobotSpec, now_ns: int) -> Trajectory:

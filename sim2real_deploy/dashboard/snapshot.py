@@ -48,4 +48,4 @@ class Operator(Protocol):
         """Walk so for a moment: said again while a person holds on; zero ends it."""
 
 
-REQUESTS = ("stand", "walk", "sit", "damp", "reset")
+REQUESTS = ("stand", "walk", "sit", "damp", "recover", "reset")

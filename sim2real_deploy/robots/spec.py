@@ -116,6 +116,15 @@ class Battery(Strict):
         return self
 
 
+class RollFrame(Strict):
+    """A pose on the way from the back to the belly: hip outwards, thigh and calf (rad) of the legs
+    on the side it rolls to, and of the others; and how long it takes there (s)."""
+
+    lower: Vector3
+    upper: Vector3
+    seconds: float = Field(gt=0, le=5)
+
+
 class RobotSpec(Strict):
     """Everything the stack knows of a robot. Arrays come in SDK order."""
 
@@ -129,6 +138,7 @@ class RobotSpec(Strict):
     legs: dict[str, Leg]
     joint_orders: dict[str, tuple[str, ...]] = Field(default_factory=dict)  # of known policies
     poses: dict[str, tuple[float, ...]] = Field(default_factory=dict)  # default ones, by project
+    get_up: tuple[RollFrame, ...] | None = None  # how it rolls over, where somebody has found out
     temperature: Temperature
     battery: Battery
     sources: dict[str, str]  # where each group of facts comes from

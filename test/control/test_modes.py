@@ -20,6 +20,7 @@ GOOD = Situation(
     verdict=CLEAR,
     policy_checked=True,
     sport_released=True,
+    can_get_up=True,
 )
 BAD = {
     "fresh": ({"fresh": False}, "no state"),
@@ -36,6 +37,8 @@ OURS = {name: BAD[name] for name in ("sport", "writer")}
 MAY_START = {
     "may_start": ({"verdict": replace(CLEAR, may_start=False, reason="motor hot")}, "motor hot")
 }
+DRIVE = {name: BAD[name] for name in BAD if name != "upright"}
+GET_UP = {"get_up": ({"can_get_up": False}, "may not get up by itself")}
 POLICY = {"policy": ({"policy_checked": False}, "no policy")}
 NEUTRAL = {"neutral": ({"wished": "teleop commands (1, 0, 0)"}, "let go of the command first")}
 
@@ -47,6 +50,11 @@ EXPECTED = {
     (Mode.DAMPING, Event.STAND): (Mode.STANDING_UP, BAD | MAY_START),
     (Mode.DAMPING, Event.DAMP): (Mode.DAMPING, {}),
     (Mode.DAMPING, Event.ESTOP): (Mode.DAMPING, {}),
+    (Mode.DAMPING, Event.RECOVER): (Mode.RECOVERING, DRIVE | MAY_START | GET_UP),
+    (Mode.RECOVERING, Event.DONE): (Mode.STANDING_UP, BAD | MAY_START),
+    (Mode.RECOVERING, Event.STOP): (Mode.DAMPING, {}),
+    (Mode.RECOVERING, Event.DAMP): (Mode.DAMPING, {}),
+    (Mode.RECOVERING, Event.ESTOP): (Mode.DAMPING, {}),
     (Mode.STANDING_UP, Event.SIT): (Mode.SITTING_DOWN, {}),
     (Mode.STANDING_UP, Event.STOP): (Mode.SITTING_DOWN, {}),
     (Mode.STANDING_UP, Event.DONE): (Mode.STANDING, {}),

@@ -1,0 +1,133 @@
+"""Getting up from any pose: the robot is dropped, joints and attitude at random, and asked to
+recover, in the imperfect twin and with the limits of a stage."""
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from sim2real_deploy.bench.conduct import Outcome, Progress
+from sim2real_deploy.checks import Check
+from sim2real_deploy.control.controller import Controller
+from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.robots import RobotSpec, load_robot
+from sim2real_deploy.robots.geometry import tilt
+from sim2real_deploy.safety.chain import CLEAR
+from sim2real_deploy.twin.files import load_imperfections
+from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.robot import TwinRobot
+from sim2real_deploy.wire.in_process import InProcessLink
+
+SUCCESS = 0.97
+LONGEST_S = 8.0
+LIE_S, STAND_S = 1.5, 0.5  # damped after the drop; watched when it stands
+DROP = 0.45  # m, of the trunk
+STANDING_HEIGHT, STANDING_TILT = 0.85, 0.2  # of the height it stands at; rad
+KNOCK = 300.0  # N between two parts of the robot
+
+
+@dataclass(slots=True)
+class Recovery:
+    """One attempt."""
+
+    seed: int
+    upside_down: bool
+    seconds: float = 0.0
+    stands: bool = False
+    words: str = ""
+    torque: float = 0.0  # the most, share of the joint's limit
+    knock: float = 0.0  # N, the hardest between two parts of the robot
+
+
+class _Patient:
+    """A robot, its controller and what is noted of them."""
+
+    def __init__(self, spec: RobotSpec, stage: str, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        floor = Floor(friction=rng.uniform(0.5, 1.0))
+        self.spec = spec
+        self.robot = TwinRobot(spec, floor, load_imperfections(robot=spec.name), seed=seed)
+        self.robot.reset(seed)
+        self.link = InProcessLink(spec, self.robot)
+        self.controller = Controller(spec, load_stage(stage), None)
+        self.controller.situation.sport_released = True
+        attitude = rng.normal(size=4)
+        attitude /= np.linalg.norm(attitude)
+        joints = rng.uniform(spec.position_low, spec.position_high)
+        base = np.array([0.0, 0.0, DROP, *attitude])
+        self.robot.place(base, np.zeros(6), joints, np.zeros(spec.joint_count))
+        self.torque = self.knock = 0.0
+
+    def live(self, seconds: float, until: tuple[Mode, ...] = ()) -> float:
+        """How long it took to come to one of these modes, or all of the time."""
+        ticks = round(seconds * self.spec.wire.rate_hz)
+        for tick in range(ticks):
+            if self.controller.mode in until:
+                return tick / self.spec.wire.rate_hz
+            state = self.link.wait(1 / self.spec.wire.rate_hz)
+            command = self.controller.step(state, self.link.now_ns(), CLEAR)
+            if command is not None:
+                self.link.send(command)
+            if state is not None:
+                share = np.abs(state.torque) / self.spec.torque_limit
+                self.torque = max(self.torque, float(share.max()))
+            self.knock = max(self.knock, self._hardest_knock())
+        return seconds
+
+    def _hardest_knock(self) -> float:
+        model, data = self.robot.model, self.robot.data
+        hardest, force = 0.0, np.zeros(6)
+        for number in range(data.ncon):
+            if model.geom_bodyid[data.contact.geom[number]].min() > 0:
+                mujoco.mj_contactForce(model, data, number, force)
+                hardest = max(hardest, float(force[0]))
+        return hardest
+
+
+def recover(spec: RobotSpec, stage: str, seed: int) -> Recovery:
+    """Drop it, ask it to recover, watch until it stands or gives up."""
+    patient = _Patient(spec, stage, seed)
+    controller, link = patient.controller, patient.link
+    patient.live(0.05)
+    controller.request(Event.DAMP, link.now_ns())
+    patient.live(LIE_S)
+    lying = float(np.cos(tilt(patient.robot.truth.quaternion)))
+    result = Recovery(seed, upside_down=lying < 0)
+    patient.torque = patient.knock = 0.0
+    decision = controller.request(Event.RECOVER, link.now_ns())
+    if not decision.accepted:
+        result.words = decision.words
+        return result
+    result.seconds = patient.live(LONGEST_S, until=(Mode.STANDING, Mode.DAMPING))
+    patient.live(STAND_S)
+    truth = patient.robot.truth
+    high = truth.position[2] > STANDING_HEIGHT * spec.base_height
+    result.stands = bool(
+        controller.mode is Mode.STANDING and high and tilt(truth.quaternion) < STANDING_TILT
+    )
+    result.words = "" if result.stands else f"{controller.mode.words}: {controller.reason}"
+    result.torque, result.knock = patient.torque, patient.knock
+    return result
+
+
+def run(robot: str, stage: str, poses: int, progress: Progress) -> Outcome:
+    spec = load_robot(robot)
+    recoveries = []
+    for seed in range(poses):
+        progress("random poses", seed / poses)
+        recoveries.append(recover(spec, stage, seed))
+    stood = [one for one in recoveries if one.stands]
+    most = load_stage(stage).torque_fraction
+    checks = [
+        Check.at_least("stands", len(stood) / poses, SUCCESS, "of the poses"),
+        Check.at_most("longest", max(one.seconds for one in recoveries), LONGEST_S, "s"),
+        Check.at_most("torque", max(one.torque for one in recoveries), most, "of the limit"),
+        Check.at_most("knock", max(one.knock for one in recoveries), KNOCK, "N"),
+    ]
+    return Outcome(
+        f"{len(stood)} of {poses} get up ({sum(one.upside_down for one in recoveries)} lay on "
+        "their backs)",
+        checks,
+        {"poses": [{n: getattr(one, n) for n in Recovery.__slots__} for one in recoveries]},
+    )

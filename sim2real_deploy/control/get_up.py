@@ -1,0 +1,67 @@
+"""Getting up again: fold the legs, roll over if that leaves the robot on its back, and be ready to
+stand up.
+
+With its legs folded a robot comes to lie on its belly or on its back; from there the same few poses
+always roll it over, so no network is needed. The poses are the robot's (`get_up` in its config).
+"""
+
+import numpy as np
+
+from sim2real_deploy.control.trajectory import Trajectory
+from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
+from sim2real_deploy.robots.spec import RollFrame
+from sim2real_deploy.robots.state import Floats
+
+FOLD_S, REST_S = 1.0, 0.3
+ATTEMPTS = 3  # to roll over
+MARGIN = 0.05  # rad that a pose keeps from a joint's stops: front and hind legs have others
+ON_ITS_BELLY = 0.85  # cosine of the tilt
+
+
+class GaveUpError(Exception):
+    """It still does not lie on its belly."""
+
+
+class GetUp:
+    """`fill` writes the command of each tick, until the robot lies folded on its belly."""
+
+    def __init__(self, start: JointCommand, spec: RobotSpec, now_ns: int) -> None:
+        if spec.get_up is None:
+            raise GaveUpError(f"nobody has taught the {spec.title} to get up")
+        self._spec, self._frames = spec, spec.get_up
+        self._attempts = 0
+        poses = [spec.sit_pose, spec.sit_pose]
+        self._movement = Trajectory(start, poses, spec, now_ns, (FOLD_S, REST_S))
+
+    def fill(self, now_ns: int, state: RobotState, out: JointCommand) -> bool:
+        """True when it lies as it should; GaveUpError when it does not get there."""
+        if not self._movement.fill(now_ns, out):
+            return False
+        w, x, y, z = state.attitude()
+        if 1.0 - 2.0 * (x * x + y * y) > ON_ITS_BELLY:
+            return True
+        if self._attempts == ATTEMPTS:
+            raise GaveUpError(f"it does not lie on its belly after {ATTEMPTS} rolls")
+        self._attempts += 1
+        self._movement = self._roll(out, now_ns, to_left=w * x + y * z < 0)
+        return False
+
+    def _roll(self, start: JointCommand, now_ns: int, to_left: bool) -> Trajectory:
+        """Towards the side that is lower already."""
+        spec, frames = self._spec, self._frames
+        poses = [_pose(spec, frame, to_left) for frame in frames]
+        poses += [spec.sit_pose, spec.sit_pose]
+        seconds = (*(frame.seconds for frame in frames), FOLD_S, REST_S)
+        return Trajectory(start, poses, spec, now_ns, seconds)
+
+
+def _pose(spec: RobotSpec, frame: RollFrame, to_left: bool) -> Floats:
+    """A frame as joint angles: hips turn outwards, which is another way on each side."""
+    pose: Floats = spec.stand_pose.copy()
+    for name, leg in spec.legs.items():
+        left = name.endswith("L")
+        out, thigh, calf = frame.lower if left == to_left else frame.upper
+        values = (out if left else -out, thigh, calf)
+        for joint, value in zip(leg.joints, values, strict=True):
+            pose[spec.joint_names.index(joint)] = value
+    return np.clip(pose, spec.position_low + MARGIN, spec.position_high - MARGIN)
