@@ -13,6 +13,7 @@ from sim2real_deploy.robots.spec import RollFrame
 from sim2real_deploy.robots.state import Floats
 
 FOLD_S, REST_S = 1.0, 0.3
+FOLD_SPEED = 1.2  # rad/s, mean of the joint with the longest way: it may lie under the trunk
 ATTEMPTS = 3  # to roll over
 MARGIN = 0.05  # rad that a pose keeps from a joint's stops: front and hind legs have others
 ON_ITS_BELLY = 0.85  # cosine of the tilt
@@ -30,8 +31,10 @@ class GetUp:
             raise GaveUpError(f"nobody has taught the {spec.title} to get up")
         self._spec, self._frames = spec, spec.get_up
         self._attempts = 0
+        way = float(np.max(np.abs(start.q - spec.sit_pose)))
         poses = [spec.sit_pose, spec.sit_pose]
-        self._movement = Trajectory(start, poses, spec, now_ns, (FOLD_S, REST_S))
+        seconds = (max(FOLD_S, way / FOLD_SPEED), REST_S)
+        self._movement = Trajectory(start, poses, spec, now_ns, seconds)
 
     def fill(self, now_ns: int, state: RobotState, out: JointCommand) -> bool:
         """True when it lies as it should; GaveUpError when it does not get there."""

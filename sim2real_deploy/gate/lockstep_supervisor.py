@@ -6,7 +6,7 @@ from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.safety.chain import CLEAR, Report, Verdict
 from sim2real_deploy.safety.inputs import Inputs
 from sim2real_deploy.safety.settings import load_events
-from sim2real_deploy.safety.supervisor import Change, Supervisor, is_damping
+from sim2real_deploy.safety.supervisor import Change, Decision, Supervisor, is_damping
 from sim2real_deploy.wire.link import Link
 
 
@@ -17,23 +17,35 @@ class LockstepSupervisor:
     """
 
     def __init__(self, controller: Controller, link: Link, stage: str, every: int = 1) -> None:
-        self.supervisor = Supervisor(controller.spec, load_events(controller.spec, stage))
+        self.supervisor = Supervisor(
+            controller.spec,
+            load_events(controller.spec, stage),
+            may_recover=controller.situation.can_get_up,
+        )
         self.changes: list[Change] = []
         self._controller, self._link = controller, link
         self._ticks = 0
         self._every = every
         self._state: RobotState | None = None  # the newest not yet evaluated
+        self._sent: JointCommand | None = None  # the newest
         self._verdict = CLEAR
 
     def verdict(self, state: RobotState | None, sent: JointCommand | None) -> Verdict:
-        self._state = state or self._state
+        self._state, self._sent = state or self._state, sent
         if self._ticks % self._every == 0:
             self._verdict = self._look(sent)
             self._state = None
         self._ticks += 1
         return self._verdict
 
+    def reset(self) -> str:
+        """Ask for a reset; the reason it was refused, or "" when it was done."""
+        return self._update(self._sent, reset_asked=True).reset_refused
+
     def _look(self, sent: JointCommand | None) -> Verdict:
+        return self._update(sent).verdict
+
+    def _update(self, sent: JointCommand | None, reset_asked: bool = False) -> Decision:
         now_ns = self._link.now_ns()
         inputs = Inputs(
             state=self._state,
@@ -43,10 +55,11 @@ class LockstepSupervisor:
             command_damping=sent is not None and is_damping(sent),
             command_age_s=0.0 if sent is not None else 1.0,
             wall_ns=now_ns,
+            reset_asked=reset_asked,
         )
         decision = self.supervisor.update(inputs, now_ns)
         self.changes += decision.changes
-        return decision.verdict
+        return decision
 
     def _report(self, now_ns: int) -> Report:
         controller = self._controller

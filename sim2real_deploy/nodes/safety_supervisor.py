@@ -21,6 +21,7 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from sim2real_deploy import topics
+from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import CLOCK, LATCHED, WIRE, Parameter, declare, run
 from sim2real_deploy.nodes.common import Stop as ProcessEnd
@@ -91,8 +92,10 @@ class SafetySupervisor(Node):
             self._robot, values["interface"], values["domain"], name="safety", clock=clock
         )
         self._switcher = MotionSwitcher(link.participant, MODE_TIMEOUT_S)
+        stage = values["stage"]
+        may_recover = load_stage(stage).recovery and self._robot.get_up is not None
         self.loop = SupervisorLoop(
-            self._robot, events, link, channel, values["dead_man"], values["stage"]
+            self._robot, events, link, channel, values["dead_man"], stage, may_recover
         )
 
         self._state = self.create_publisher(DiagnosticStatus, topics.SAFETY, LATCHED)

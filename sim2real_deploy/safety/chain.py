@@ -27,6 +27,7 @@ MODE_BYTES = 16
 STAGE_BYTES = 16
 PARTICIPANT_BYTES = 40
 WALKING = "walking"  # the mode, in control's own words, in which the policy moves the robot
+RECOVERING = "recovering"  # and the one in which it gets up after a fall
 
 _HEARTBEAT = struct.Struct(f"<4sQQQQQBf?{REASON_BYTES}s{PARTICIPANT_BYTES}s")
 _ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}s{PARTICIPANT_BYTES}sIQ??Q??ff{STAGE_BYTES}s")

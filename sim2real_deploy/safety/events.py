@@ -132,9 +132,12 @@ def _posture() -> tuple[Event, ...]:
     return (
         Event("tilt", "tilt_rad", 0.6, "rad", 0.2, WARN,
               "tilted by {value}", "look at the ground and at the policy", (0.2, 1.0), NOTE, 1.0),
-        Event("fall", "tilt_rad", 1.0, "rad", 0.06, ESTOP,
+        Event("fall", "fallen_rad", 1.0, "rad", 0.06, ESTOP,
               "fell: tilted by {value}", "set it on its feet, then call reset",
               (0.4, 1.2), ESTOP, 0.2),
+        Event("recovery_too_long", "recovering_s", 12.0, "s", 0, ESTOP,
+              "it rolls on the ground for {value}", "set it on its feet, then call reset",
+              (5.0, 20.0), ESTOP),
         Event("free_fall", "acceleration", 2.5, "m/s^2", 0.15, ESTOP,
               "in free fall: only {value} of support", "set it on the ground, then call reset",
               (1.0, 4.0), ESTOP, 0.3, below=True),

@@ -6,6 +6,7 @@ from typing import ClassVar
 from sim2real_deploy.robots.geometry import tilt, to_world
 from sim2real_deploy.robots.spec import RobotSpec
 from sim2real_deploy.robots.state import RobotState
+from sim2real_deploy.safety.chain import RECOVERING
 from sim2real_deploy.safety.inputs import Inputs, Rate, Reading, Readings
 
 GYROSCOPE_RANGE = 34.9  # rad/s: +-2000 deg/s, the full scale of the usual sensor
@@ -91,24 +92,40 @@ class StateStream:
 
 
 class Posture:
-    """Orientation and acceleration: believable, and upright."""
+    """Orientation and acceleration: believable, and upright.
+
+    Where the robot `may_recover`, a fall is none while it lies damped or gets up again: it may be
+    reset as it lies. How long it tries is measured instead.
+    """
 
     MEASURES: ClassVar = frozenset(
         {
             *("quaternion_error", "imu_range", "gravity_error_rad"),
-            *("tilt_rad", "acceleration"),
+            *("tilt_rad", "fallen_rad", "recovering_s", "acceleration"),
         }
     )
 
-    def __init__(self) -> None:
+    def __init__(self, may_recover: bool = False) -> None:
+        self._may_recover = may_recover
+        self._recovering_ns: int | None = None  # since when
         self._average = (0.0, 0.0, 9.81)  # acceleration in the world frame
         self._last_ns: int | None = None
         self._readings: Readings = {}
 
-    def measure(self, inputs: Inputs, _now_ns: int) -> Readings:
+    def measure(self, inputs: Inputs, now_ns: int) -> Readings:
         if inputs.state is not None:
             self._readings = self._see(inputs.state)
-        return self._readings
+        recovering = inputs.report is not None and inputs.report.mode == RECOVERING
+        if not recovering:
+            self._recovering_ns = None
+        elif self._recovering_ns is None:
+            self._recovering_ns = now_ns
+        since_ns = now_ns if self._recovering_ns is None else self._recovering_ns
+        excused = self._may_recover and (recovering or not inputs.driving)
+        return self._readings | {
+            "fallen_rad": Reading(0.0) if excused else self._readings.get("tilt_rad"),
+            "recovering_s": Reading((now_ns - since_ns) / 1e9),
+        }
 
     def _see(self, state: RobotState) -> Readings:
         w, x, y, z = state.quaternion.tolist()

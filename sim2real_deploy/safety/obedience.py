@@ -10,7 +10,8 @@ BEGIN_WITHIN_NS = 100_000_000  # from a stop to a mode that ends in damping
 SLOW_WITHIN_NS = 1_800_000_000  # from a stop to standing still, by our own odometry
 END_WITHIN_NS = 6_000_000_000  # from a stop to damping: slowing down and sitting down
 SLOW = 0.35  # m/s; sitting down shifts the trunk a little
-GOES_ON = frozenset({"walking", "standing", "standing_up"})  # modes that do not end in damping
+# Modes that do not end in damping by themselves.
+GOES_ON = frozenset({"walking", "standing", "standing_up", "recovering"})
 
 
 class Obedience:

@@ -48,10 +48,16 @@ class Decision:
 
 class Supervisor:
     """`dead_man` is the remote's button that must be held while walking; "" for none. `stage` is
-    the one whose events these are; "" where nobody compares it with control's."""
+    the one whose events these are; "" where nobody compares it with control's. `may_recover`: it
+    may get up by itself after a fall."""
 
     def __init__(
-        self, robot: RobotSpec, events: Iterable[Event], dead_man: str = "", stage: str = ""
+        self,
+        robot: RobotSpec,
+        events: Iterable[Event],
+        dead_man: str = "",
+        stage: str = "",
+        may_recover: bool = False,
     ) -> None:
         self.watches = {event.key: Watch(event) for event in events}
         self._watching = [(watch.event.watches, watch) for watch in self.watches.values()]
@@ -68,7 +74,7 @@ class Supervisor:
         self._obedience = Obedience()
         self._monitors: tuple[Monitor, ...] = (
             StateStream(robot),
-            Posture(),
+            Posture(may_recover),
             Motion(robot),
             Joints(robot),
             Heat(robot, self._sit),

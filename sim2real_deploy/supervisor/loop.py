@@ -48,8 +48,9 @@ class SupervisorLoop:
         channel: LocalChannel,
         dead_man: str = "",
         stage: str = "",
+        may_recover: bool = False,
     ) -> None:
-        self.supervisor = Supervisor(robot, events, dead_man, stage)
+        self.supervisor = Supervisor(robot, events, dead_man, stage, may_recover)
         self.chain = SupervisorSide(secrets.randbits(64), link.participant.key)
         self.verdict = Verdict(Stop.NONE, 1.0, False, True, "just started")
         self.changes: deque[Change] = deque(maxlen=1000)  # drained by the node

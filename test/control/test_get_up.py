@@ -47,7 +47,7 @@ def test_it_stands_again_in_the_twin(seed: int) -> None:
 def test_on_its_belly_it_only_folds_its_legs() -> None:
     path = follow(GetUp(at_zero(), GO2, 0), lying(ON_ITS_BELLY), 5.0)
     assert path[-1] == pytest.approx(GO2.sit_pose)
-    assert len(path) < 200
+    assert len(path) < 400
 
 
 def test_it_rolls_to_the_side_that_is_lower_and_in_the_mirror_to_the_other() -> None:
@@ -55,7 +55,7 @@ def test_it_rolls_to_the_side_that_is_lower_and_in_the_mirror_to_the_other() -> 
         follow(
             GetUp(at_zero(), GO2, 0),
             lying((lean, 1.0, 0.0, 0.0)),
-            3.0,
+            5.0,
         )
         for lean in (0.1, -0.1)
     )
@@ -101,6 +101,6 @@ def test_every_pose_of_the_roll_is_within_the_joints_range() -> None:
     stage = load_stage("indoor")
     for lean in (0.1, -0.1):
         state = lying((lean, 1.0, 0.0, 0.0))
-        path = np.array(follow(GetUp(at_zero(), GO2, 0), state, 2.5))[100:]
+        path = np.array(follow(GetUp(at_zero(), GO2, 0), state, 5.0))[300:]
         assert (path >= GO2.position_low + stage.joint_margin).all()
         assert (path <= GO2.position_high - stage.joint_margin).all()

@@ -85,6 +85,33 @@ def test_walking_with_pushes_on_a_rough_floor_is_no_fault() -> None:
     assert not walk.raised - {"state_lossy", "motor_warm"}
 
 
+def test_after_a_fall_it_gets_up_and_walks_on() -> None:
+    """Falls, damps, is reset as it lies, recovers under the supervisor's eyes, walks."""
+    walk = Walk()
+    walk.reach(Event.STAND, Mode.STANDING)
+    walk.reach(Event.WALK, Mode.WALKING)
+    on_its_back = np.array([0.0, 0.0, 0.1, 0.1, 0.995, 0.0, 0.0])
+    walk.twin.place(on_its_back, np.zeros(6), GO2.stand_pose.astype(float), np.zeros(12))
+    for _ in range(2 * RATE):
+        walk.tick()
+    supervisor = walk.safety.supervisor
+    assert walk.controller.mode is Mode.DAMPING
+    assert "fell" in supervisor.latched_reason
+    refused = walk.controller.request(Event.RECOVER, walk.link.now_ns())
+    assert "stopped: fell" in refused.words  # a person resets it first
+    assert walk.safety.reset() == ""
+    walk.tick()
+    assert "not upright" in walk.controller.request(Event.STAND, walk.link.now_ns()).words
+    walk.reach(Event.RECOVER, Mode.STANDING)
+    assert supervisor.latched is Stop.NONE, supervisor.latched_reason
+    walk.reach(Event.WALK, Mode.WALKING)
+    for _ in range(2 * RATE):
+        walk.controller.velocity.offer(0.4, 0.0, 0.0, walk.link.now_ns())
+        walk.tick()
+    assert walk.controller.mode is Mode.WALKING
+    assert not walk.raised - {"state_lossy", "motor_warm", "fall", "tilt"}
+
+
 @pytest.mark.slow
 def test_ten_minutes_of_that_are_no_fault_either() -> None:
     assert walk_and_push(600.0).controller.mode is Mode.WALKING
