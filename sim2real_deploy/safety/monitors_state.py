@@ -115,6 +115,8 @@ class Posture:
     def measure(self, inputs: Inputs, now_ns: int) -> Readings:
         if inputs.state is not None:
             self._readings = self._see(inputs.state)
+        if not self._readings:
+            return {}
         recovering = inputs.report is not None and inputs.report.mode == RECOVERING
         if not recovering:
             self._recovering_ns = None

@@ -46,7 +46,15 @@ def test_what_must_stop_the_robot_cannot_be_set_to_less() -> None:
     assert severe == {
         *("command_gain", "command_range", "command_torque", "second_state", "stop_ignored"),
         *("estop_called", "remote_estop", "state_silent", "state_frozen", "state_not_finite"),
-        *("imu_quaternion", "imu_spike", "fall", "free_fall", "joint_range", "joint_speed"),
+        *(
+            "imu_quaternion",
+            "imu_spike",
+            "fall",
+            "recovery_too_long",
+            "free_fall",
+            "joint_range",
+            "joint_speed",
+        ),
         *("motor_limit", "policy_not_finite", "control_failed", "control_gone"),
         *(
             "control_idle_gone",

@@ -197,7 +197,7 @@ def test_posture_is_kept_between_states() -> None:
     posture = Posture()
     assert posture.measure(healthy_inputs(0, state=None), 0) == {}
     seen = posture.measure(with_state(), 0)
-    assert posture.measure(healthy_inputs(0, state=None), TICK) is seen
+    assert posture.measure(healthy_inputs(0, state=None), TICK) == seen
 
 
 @pytest.mark.parametrize("axis", [1, 2])
@@ -309,7 +309,7 @@ def test_joint_readings_are_kept_between_states() -> None:
     joints = Joints(GO2)
     assert joints.measure(healthy_inputs(0, state=None), 0) == {}
     seen = joints.measure(with_state(), 0)
-    assert joints.measure(healthy_inputs(0, state=None), TICK) is seen
+    assert joints.measure(healthy_inputs(0, state=None), TICK) == seen
 
 
 def test_lost_packets_are_counted_from_the_start_and_the_motor_is_named() -> None:
@@ -551,3 +551,33 @@ def test_a_rate_counts_by_marks_that_do_not_pile_up() -> None:
     assert len(rate._marks) <= 1 + Rate.WINDOW_NS // Rate.STEP_NS + 1
     edge = Rate()
     assert [edge(0, 0), edge(5, 50 * MS), edge(5, 1050 * MS)] == [0, 5, 0]
+
+
+def test_a_robot_that_may_recover_has_not_fallen_while_it_lies_or_gets_up() -> None:
+    upside_down = floats(0, 1, 0, 0)
+
+    def fallen(may_recover: bool, mode: str) -> float:
+        inputs = with_state(quaternion=upside_down)
+        assert inputs.report is not None
+        idle = mode == "damping"
+        report = replace(inputs.report, mode=mode, damping=idle)
+        return value(
+            Posture(may_recover), "fallen_rad", replace(inputs, report=report, command_damping=idle)
+        )
+
+    for mode in ("damping", "recovering"):
+        assert fallen(True, mode) == 0
+        assert fallen(False, mode) == pytest.approx(math.pi)
+    for mode in ("walking", "standing", "standing_up", "sitting_down", "slowing_down"):
+        assert fallen(True, mode) == pytest.approx(math.pi)
+
+
+def test_recovering_is_timed_from_its_beginning() -> None:
+    posture = Posture(may_recover=True)
+    inputs = with_state()
+    assert inputs.report is not None
+    recovering = replace(inputs, report=replace(inputs.report, mode="recovering", damping=False))
+    for now_s, given, expected in ((1, inputs, 0), (2, recovering, 0), (9, recovering, 7)):
+        reading = posture.measure(given, now_s * 1_000_000_000)["recovering_s"]
+        assert reading == Reading(pytest.approx(expected))
+    assert posture.measure(inputs, 10_000_000_000)["recovering_s"] == Reading(0.0)
