@@ -52,7 +52,7 @@ CONTESTANTS = ("echo", "ours", "vendor")
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class AnswerTimes:
     """How one contestant answered, in its median second; `max_ms` of all seconds."""
 
     p50_ms: float
@@ -66,7 +66,7 @@ class Answers:
     unanswered: int  # states without an answer
 
 
-def judge(echo: Answers, ours: Answers, vendor: Answers) -> BenchResult:
+def judge(echo: AnswerTimes, ours: AnswerTimes, vendor: AnswerTimes) -> BenchResult:
     checks = [
         Check.at_least("latency p50, times lower", vendor.p50_ms / ours.p50_ms, 4),
         Check.at_least("latency p99, times lower", vendor.p99_ms / ours.p99_ms, 4),
@@ -78,7 +78,7 @@ def judge(echo: Answers, ours: Answers, vendor: Answers) -> BenchResult:
     ]
     rows = [
         (field.name, *(getattr(figures, field.name) for figures in (echo, ours, vendor)))
-        for field in fields(Answers)
+        for field in fields(AnswerTimes)
     ]
     raw = {"echo": asdict(echo), "ours": asdict(ours), "vendor": asdict(vendor)}
     columns = ("LowState to LowCmd", *CONTESTANTS)
@@ -144,13 +144,13 @@ def _seconds(turns: list[_Turn], spec: RobotSpec, witness: StallWitness) -> list
     return [second for turn in turns for second in turn.seconds(spec.wire.rate_hz, witness)]
 
 
-def _sum_up(turns: list[_Turn], spec: RobotSpec, witness: StallWitness) -> Answers:
+def _sum_up(turns: list[_Turn], spec: RobotSpec, witness: StallWitness) -> AnswerTimes:
     undisturbed = _undisturbed(turns, spec, witness)
     counted = undisturbed or _seconds(turns, spec, witness)  # a machine that stalls all the time
     _, p50, p99, rate_error, cpu, cpu_each = np.median(counted, axis=0).tolist()
     latency = np.concatenate([turn.latency_s for turn in turns])
     answered = latency[np.isfinite(latency)]
-    return Answers(
+    return AnswerTimes(
         p50_ms=1e3 * p50,
         p99_ms=1e3 * p99,
         max_ms=1e3 * float(answered.max()),

@@ -24,7 +24,7 @@ def doctor(
     from rich.console import Console
 
     from sim2real_deploy.checks import Check, exit_code, write_json
-    from sim2real_deploy.preflight.doctor import Patient, Verdict, examine
+    from sim2real_deploy.preflight.doctor import Health, Patient, examine
     from sim2real_deploy.robots import load_robot
 
     console = Console(highlight=False, soft_wrap=True)
@@ -38,7 +38,7 @@ def doctor(
         if finding.remedy:
             console.print(f"{'':19}-> {finding.remedy}", markup=False)
     checks = [
-        Check(f.name, float(f.verdict is Verdict.FAIL), "", "<= 0", f.verdict is not Verdict.FAIL)
+        Check(f.name, float(f.verdict is Health.FAIL), "", "<= 0", f.verdict is not Health.FAIL)
         for f in findings
     ]
     if json_file:

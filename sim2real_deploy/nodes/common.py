@@ -102,7 +102,7 @@ def heard(publisher: Any) -> bool:
     return bool(publisher.get_subscription_count())
 
 
-class Stop:
+class ProcessEnd:
     """A process-wide wish to end, with the exit code; any thread may ask. The first code that is
     not 0 counts: who is told to end by a signal may still find that something went wrong."""
 
@@ -125,13 +125,13 @@ class Stop:
                 action()
 
 
-def run(build: Callable[[Stop], Sequence[Node]]) -> NoReturn:
+def run(build: Callable[[ProcessEnd], Sequence[Node]]) -> NoReturn:
     """Run one node process: build the nodes, spin, and on the way out close them in reverse.
 
     A node's `close()` is where it leaves the world in order (control damps there) and is called
     however the process ends, an exception in a callback included.
     """
-    stop = Stop()
+    stop = ProcessEnd()
     _watch_signals(stop)
     _end_with_launcher()
     place = StopTurn()
@@ -183,7 +183,7 @@ def talk_by_sockets(environment: MutableMapping[str, str]) -> None:
         environment.pop(LOCALHOST_ONLY, None)
 
 
-def _watch_signals(stop: Stop) -> None:
+def _watch_signals(stop: ProcessEnd) -> None:
     """Turn signals into a stop request in a thread that waits for nothing else.
 
     Python runs its handlers in the main thread, which may sit in the executor; the wake-up

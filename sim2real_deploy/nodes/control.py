@@ -25,7 +25,7 @@ from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Supervised, Unsupervised
 from sim2real_deploy.control.wire_claim import WireClaim
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import CLOCK, ROBOT, WIRE, Parameter, Stop, declare, run
+from sim2real_deploy.nodes.common import CLOCK, ROBOT, WIRE, Parameter, ProcessEnd, declare, run
 from sim2real_deploy.nodes.driver import Driver
 from sim2real_deploy.nodes.policy import PolicyNode
 from sim2real_deploy.nodes.statistics import LoopStatistics
@@ -65,7 +65,7 @@ class ControlNode(Driver):
 
     def __init__(
         self,
-        stop: Stop,
+        stop: ProcessEnd,
         spec: RobotSpec,
         policy: Policy | None,
         policy_node: PolicyNode,
@@ -245,7 +245,7 @@ class Every:
         return True
 
 
-def build(stop: Stop) -> Sequence[Node]:
+def build(stop: ProcessEnd) -> Sequence[Node]:
     policy_node = PolicyNode()
     values = declare(policy_node, POLICY)
     spec = load_robot(values["robot"])

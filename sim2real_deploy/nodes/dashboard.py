@@ -21,7 +21,7 @@ from sim2real_deploy import topics
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.dashboard.snapshot import REQUESTS, Answered, Snapshot, Velocity
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import LATCHED, ROBOT, SENSOR, Parameter, Stop, declare, run
+from sim2real_deploy.nodes.common import LATCHED, ROBOT, SENSOR, Parameter, ProcessEnd, declare, run
 from sim2real_deploy.nodes.newest import Newest
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.paths import to_install
@@ -181,7 +181,7 @@ def _page_module() -> Any:
     return page
 
 
-def build(_: Stop) -> Sequence[Node]:
+def build(_: ProcessEnd) -> Sequence[Node]:
     return (Dashboard(),)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
-from sim2real_deploy.nodes.common import ROBOT, Stop, declare, run
+from sim2real_deploy.nodes.common import ROBOT, ProcessEnd, declare, run
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.runtime.realtime import prefer_this_process
 
@@ -29,7 +29,7 @@ CROWD = 200  # a hundred answers may come at once
 
 
 class FaultOperator(Node):
-    def __init__(self, stop: Stop) -> None:
+    def __init__(self, stop: ProcessEnd) -> None:
         super().__init__("fault_operator", enable_rosout=False)
         self._stop = stop
         self._velocity: Sequence[float] | None = None
@@ -85,7 +85,7 @@ class FaultOperator(Node):
         return {"start_ns": start_ns, "answers": answers}
 
 
-def build(stop: Stop) -> Sequence[Node]:
+def build(stop: ProcessEnd) -> Sequence[Node]:
     return (FaultOperator(stop),)
 
 

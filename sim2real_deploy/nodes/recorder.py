@@ -22,7 +22,7 @@ from std_srvs.srv import Trigger
 from sim2real_deploy import __version__
 from sim2real_deploy.bags import Message, Qos, Topic, definitions
 from sim2real_deploy.bags.recording import Recording, Storage
-from sim2real_deploy.nodes.common import LATCHED, WIRE, Parameter, Stop, declare, run
+from sim2real_deploy.nodes.common import LATCHED, WIRE, Parameter, ProcessEnd, declare, run
 from sim2real_deploy.nodes.raw_topics import RawTopics
 from sim2real_deploy.policy.contract import bundle_folder
 from sim2real_deploy.robots import RobotSpec, load_robot
@@ -278,7 +278,7 @@ class Progress:
         return silence_s if silence_s > self._patience_s else 0.0
 
 
-def build(_: Stop) -> Sequence[Node]:
+def build(_: ProcessEnd) -> Sequence[Node]:
     return (Recorder(),)
 
 

@@ -19,7 +19,7 @@ from rosgraph_msgs.msg import Clock
 from sim2real_deploy.bags import Bag, Message, Topic, definitions
 from sim2real_deploy.bags.playback import PlaybackClock
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import Parameter, Stop, declare, run
+from sim2real_deploy.nodes.common import Parameter, ProcessEnd, declare, run
 
 PARAMETERS = (
     Parameter("bag", "", "The bag: a directory or an .mcap file."),
@@ -36,7 +36,7 @@ CLOCK_S = 0.02
 
 
 class Replay(Node):
-    def __init__(self, stop: Stop) -> None:
+    def __init__(self, stop: ProcessEnd) -> None:
         super().__init__("replay", enable_rosout=False)
         values = declare(self, PARAMETERS)
         self._bag = Bag(Path(values["bag"]))
@@ -169,7 +169,7 @@ class _Keys:
                 self._on_key(os.read(sys.stdin.fileno(), 1).decode("ascii", "ignore"))
 
 
-def build(stop: Stop) -> Sequence[Node]:
+def build(stop: ProcessEnd) -> Sequence[Node]:
     return (Replay(stop),)
 
 

@@ -23,8 +23,7 @@ from std_srvs.srv import Trigger
 from sim2real_deploy import topics
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import CLOCK, LATCHED, WIRE, Parameter, declare, run
-from sim2real_deploy.nodes.common import Stop as ProcessEnd
+from sim2real_deploy.nodes.common import CLOCK, LATCHED, WIRE, Parameter, ProcessEnd, declare, run
 from sim2real_deploy.preflight import admission
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.local_channel import LocalChannel, run_directory

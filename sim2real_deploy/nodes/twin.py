@@ -21,7 +21,7 @@ from sim2real_deploy.nodes.common import (
     SENSOR,
     WIRE,
     Parameter,
-    Stop,
+    ProcessEnd,
     declare,
     heard,
     run,
@@ -54,7 +54,7 @@ PARAMETERS = (
 
 
 class Twin(Node):
-    def __init__(self, stop: Stop) -> None:
+    def __init__(self, stop: ProcessEnd) -> None:
         super().__init__("twin")
         self._values = declare(self, PARAMETERS)
         self._stop = stop
@@ -183,7 +183,7 @@ class Twin(Node):
         self._diagnostics.publish(array)
 
 
-def build(stop: Stop) -> Sequence[Node]:
+def build(stop: ProcessEnd) -> Sequence[Node]:
     return (Twin(stop),)
 
 

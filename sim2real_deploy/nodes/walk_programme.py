@@ -12,7 +12,7 @@ from std_srvs.srv import Trigger
 
 from sim2real_deploy.checks import Check, exit_code, print_table, write_json
 from sim2real_deploy.gate.programme import Segment, Tracker, segment_at
-from sim2real_deploy.nodes.common import ROBOT, SENSOR, Parameter, Stop, declare, run
+from sim2real_deploy.nodes.common import ROBOT, SENSOR, Parameter, ProcessEnd, declare, run
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.robots.geometry import tilt
 from sim2real_deploy.topics import TRUTH
@@ -34,7 +34,7 @@ class Ended(Exception):
 
 
 class WalkProgramme(Node):
-    def __init__(self, stop: Stop) -> None:
+    def __init__(self, stop: ProcessEnd) -> None:
         super().__init__("walk_programme")
         values = declare(self, PARAMETERS)
         self._duration_s = float(values["duration"])

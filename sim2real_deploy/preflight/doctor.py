@@ -40,7 +40,7 @@ _IFF_MULTICAST = 0x1000
 _TIME_ERROR = 5  # of adjtimex: the clock is not synchronised
 
 
-class Verdict(Enum):
+class Health(Enum):
     OK = "ok"
     WARN = "warn"
     FAIL = "fail"
@@ -51,19 +51,19 @@ class Finding:
     """One line: what was looked at, how it is, and what to do where it is not well."""
 
     name: str
-    verdict: Verdict
+    verdict: Health
     text: str
     remedy: str = ""
 
 
 def ok(name: str, text: str) -> Finding:
-    return Finding(name, Verdict.OK, text)
+    return Finding(name, Health.OK, text)
 
 
 def graded(name: str, value: float, fail: float, warn: float, text: str, remedy: str) -> Finding:
     """Larger is worse."""
-    verdict = Verdict.FAIL if value > fail else Verdict.WARN if value > warn else Verdict.OK
-    return Finding(name, verdict, text, "" if verdict is Verdict.OK else remedy)
+    verdict = Health.FAIL if value > fail else Health.WARN if value > warn else Health.OK
+    return Finding(name, verdict, text, "" if verdict is Health.OK else remedy)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _told(look: Callable[[Patient], Finding], patient: Patient) -> Finding:
     try:
         return look(patient)
     except Refusal as refusal:
-        return Finding(look.__name__.strip("_"), Verdict.FAIL, str(refusal))
+        return Finding(look.__name__.strip("_"), Health.FAIL, str(refusal))
 
 
 # This computer
@@ -116,13 +116,13 @@ def _interface(patient: Patient) -> Finding:
     if statistics is None:
         known = ", ".join(psutil.net_if_stats())
         text = f"there is no '{patient.interface}'; there are: {known}"
-        return Finding(name, Verdict.FAIL, text, remedy)
+        return Finding(name, Health.FAIL, text, remedy)
     if not statistics.isup:
-        return Finding(name, Verdict.FAIL, f"'{patient.interface}' is down", "plug the cable in")
+        return Finding(name, Health.FAIL, f"'{patient.interface}' is down", "plug the cable in")
     flags = int(Path(f"/sys/class/net/{patient.interface}/flags").read_text(), 16)
     if not flags & _IFF_MULTICAST and patient.interface != "lo":
         remedy = f"ip link set {patient.interface} multicast on"
-        return Finding(name, Verdict.FAIL, f"'{patient.interface}' has no multicast", remedy)
+        return Finding(name, Health.FAIL, f"'{patient.interface}' has no multicast", remedy)
     speed = f", {statistics.speed} Mbit/s" if statistics.speed else ""
     return ok(name, f"'{patient.interface}' is up{speed}")
 
@@ -133,14 +133,14 @@ def _machine(patient: Patient) -> Finding:
     text = "virtual: its host may take cores away for tens of milliseconds"
     if patient.interface == "lo":
         return ok("machine", f"{text}; a twin's world waits for them")
-    return Finding("machine", Verdict.WARN, text, "drive a robot from a computer of its own")
+    return Finding("machine", Health.WARN, text, "drive a robot from a computer of its own")
 
 
 def _clock(_: Patient) -> Finding:
     state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(512))
     if state == _TIME_ERROR:
         text = "not synchronised: bags of several machines will not line up"
-        return Finding("clock", Verdict.WARN, text, "start chrony or systemd-timesyncd")
+        return Finding("clock", Health.WARN, text, "start chrony or systemd-timesyncd")
     return ok("clock", "synchronised")
 
 
@@ -160,7 +160,7 @@ def _rights(_: Patient) -> Finding:
             f"/etc/security/limits.conf: rtprio {FIFO_PRIORITY}, memlock unlimited; "
             f"write access to {WAKE_LATENCY}"
         )
-        return Finding("rights", Verdict.WARN, f"no {' and no '.join(missing)}", remedy)
+        return Finding("rights", Health.WARN, f"no {' and no '.join(missing)}", remedy)
     return ok("rights", "real-time priority, locked memory, cores that stay awake")
 
 
@@ -200,14 +200,14 @@ def _robot(patient: Patient) -> Iterator[Finding]:
             patient.robot, patient.interface, patient.domain, name="doctor", listens=True
         )
     except Refusal as refusal:
-        yield Finding("robot", Verdict.FAIL, str(refusal))
+        yield Finding("robot", Health.FAIL, str(refusal))
         return
     try:
         state = link.wait(FIRST_STATE_S)
         if state is None:
             where = f"on '{patient.interface}', domain {patient.domain}"
             remedy = "is the robot on, its cable in, and is it this interface and domain?"
-            yield Finding("robot", Verdict.FAIL, f"nothing on rt/lowstate {where}", remedy)
+            yield Finding("robot", Health.FAIL, f"nothing on rt/lowstate {where}", remedy)
             return
         yield _link_quality(link, patient.robot)
         yield _writers(link)
@@ -241,7 +241,7 @@ def _writers(link: DdsLink) -> Finding:
     if others:
         names = ", ".join(f"{w.name or w.participant} on {w.host or '?'}" for w in others)
         text = f"somebody can write rt/lowcmd: {names}"
-        return Finding("writers", Verdict.FAIL, text, "end that program")
+        return Finding("writers", Health.FAIL, text, "end that program")
     return ok("writers", "nobody writes rt/lowcmd")
 
 
@@ -250,7 +250,7 @@ def _mode(link: DdsLink) -> Finding:
         mode = MotionSwitcher(link.participant, MODE_TIMEOUT_S).check()
     except Refusal as refusal:
         remedy = "fine for a robot without that service; else restart the robot"
-        return Finding("mode", Verdict.WARN, str(refusal), remedy)
+        return Finding("mode", Health.WARN, str(refusal), remedy)
     if mode.released:
         return ok("mode", "the motors are free")
     return ok("mode", f"vendor mode '{mode.name}': control will have it released")
@@ -274,6 +274,6 @@ def _body(state: RobotState, robot: RobotSpec) -> Iterator[Finding]:
     worst = int(excess.argmax())
     if excess[worst] > 0.05:
         text = f"{robot.joint_names[worst]} is {excess[worst]:.2f} rad beyond its range"
-        yield Finding("joints", Verdict.FAIL, text, "calibrate the joint; is it this robot?")
+        yield Finding("joints", Health.FAIL, text, "calibrate the joint; is it this robot?")
     else:
         yield ok("joints", "all within their ranges")

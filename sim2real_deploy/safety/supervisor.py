@@ -38,7 +38,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class CycleResult:
     verdict: Verdict
     changes: tuple[Change, ...]
     stopped: bool  # a stop was latched, or became more severe, in this cycle
@@ -96,14 +96,14 @@ class Supervisor:
                     f"there are: {', '.join(sorted(measured))}"
                 )
 
-    def update(self, inputs: Inputs, now_ns: int) -> Decision:
+    def update(self, inputs: Inputs, now_ns: int) -> CycleResult:
         self._seen_state = self._seen_state or inputs.state is not None
         readings = self._measure(inputs, now_ns)
         before = self.latched
         changes = self._judge(readings, now_ns)
         take_over = self._must_take_over(inputs)
         refused = self._reset(inputs) if inputs.reset_asked else ""
-        return Decision(
+        return CycleResult(
             verdict=self._verdict(readings),
             changes=changes,
             stopped=self.latched > before,

@@ -27,7 +27,7 @@ from sim2real_deploy.safety.chain import (
 )
 from sim2real_deploy.safety.events import Event
 from sim2real_deploy.safety.inputs import Inputs
-from sim2real_deploy.safety.supervisor import Change, Decision, Supervisor
+from sim2real_deploy.safety.supervisor import Change, CycleResult, Supervisor
 from sim2real_deploy.supervisor.command_watch import CommandWatch
 from sim2real_deploy.supervisor.control_process import ControlProcess
 from sim2real_deploy.wire.dds_link import LOW_CMD, DdsLink
@@ -204,7 +204,7 @@ class SupervisorLoop:
             self.chain.forget()
         return float("inf")
 
-    def _act(self, decision: Decision, now_ns: int) -> None:
+    def _act(self, decision: CycleResult, now_ns: int) -> None:
         if decision.take_over:
             if self._control is not None:
                 self._control.kill()

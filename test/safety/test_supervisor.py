@@ -14,7 +14,7 @@ from sim2real_deploy.robots import JointCommand, load_robot
 from sim2real_deploy.safety.chain import CLEAR, Stop
 from sim2real_deploy.safety.events import Reaction
 from sim2real_deploy.safety.settings import load_events
-from sim2real_deploy.safety.supervisor import Decision, Supervisor, is_damping
+from sim2real_deploy.safety.supervisor import CycleResult, Supervisor, is_damping
 from sim2real_deploy.wire.link import LinkCounters
 from support.safety_world import (
     DAMPING,
@@ -41,11 +41,11 @@ class World:
         self.supervisor = Supervisor(GO2, EVENTS)
         self.now_ns = 0
         self.keys: list[str] = []  # events in the order they came
-        self.decision: Decision = self.cycle()
+        self.decision: CycleResult = self.cycle()
 
     def cycle(
         self, state: dict[str, Any] | None = None, silent: bool = False, **changes: Any
-    ) -> Decision:
+    ) -> CycleResult:
         self.now_ns += TICK
         if silent:
             changes["state"] = None
@@ -55,7 +55,7 @@ class World:
         self.keys += [change.event.key for change in self.decision.changes if change.raised]
         return self.decision
 
-    def run(self, seconds: float, **changes: Any) -> Decision:
+    def run(self, seconds: float, **changes: Any) -> CycleResult:
         for _ in range(round(seconds * 1e9 / TICK)):
             self.cycle(**changes)
         return self.decision
@@ -73,7 +73,7 @@ def test_a_healthy_robot_is_left_alone() -> None:
     world = World()
     world.run(5.0)
     assert world.keys == []
-    assert world.decision == Decision(CLEAR, (), False, False, "")
+    assert world.decision == CycleResult(CLEAR, (), False, False, "")
 
 
 def test_no_button_need_be_held_where_none_was_asked_for() -> None:
@@ -337,7 +337,7 @@ def stopped_world() -> World:
 def test_a_reset_clears_the_latch_and_starts_nothing() -> None:
     world = stopped_world()
     decision = world.cycle(reset_asked=True, **OBEYING)
-    assert decision == Decision(CLEAR, (), False, False, "")
+    assert decision == CycleResult(CLEAR, (), False, False, "")
     assert world.supervisor.resets == 1
     assert world.supervisor.latched_reason == ""
 
