@@ -6,7 +6,7 @@ from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.safety.chain import CLEAR, Report, Verdict
 from sim2real_deploy.safety.inputs import Inputs
 from sim2real_deploy.safety.settings import load_events
-from sim2real_deploy.safety.supervisor import Change, Decision, Supervisor, is_damping
+from sim2real_deploy.safety.supervisor import Change, CycleResult, Supervisor, is_damping
 from sim2real_deploy.wire.link import Link
 
 
@@ -45,7 +45,7 @@ class LockstepSupervisor:
     def _look(self, sent: JointCommand | None) -> Verdict:
         return self._update(sent).verdict
 
-    def _update(self, sent: JointCommand | None, reset_asked: bool = False) -> Decision:
+    def _update(self, sent: JointCommand | None, reset_asked: bool = False) -> CycleResult:
         now_ns = self._link.now_ns()
         inputs = Inputs(
             state=self._state,
