@@ -9,6 +9,7 @@ TICKS = "control/ticks"
 MODE = "control/mode"
 LEASE = "control/lease"  # who commands the velocity now
 STATISTICS = "control/stats"
+ADAPTATION = "control/adaptation"
 OBSERVATION = "policy/observation"
 ACTION = "policy/action"
 COMMAND_ASKED = "command/asked"

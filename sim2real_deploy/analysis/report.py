@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sim2real_deploy.analysis import sections
+from sim2real_deploy.analysis.adaptation import adaptation
 from sim2real_deploy.analysis.view import TOPICS, View
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded
@@ -26,7 +27,9 @@ def write_report(bag: Bag, path: Path) -> Path:
     content = {
         "duration": view.duration_s,
         "sections": [
-            asdict(section) for make in sections.ALL if (section := make(view)) is not None
+            asdict(section)
+            for make in (*sections.ALL, adaptation)
+            if (section := make(view)) is not None
         ],
     }
     write_page(path, bag.path.resolve().name, view.about(), content)

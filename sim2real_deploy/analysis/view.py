@@ -11,6 +11,7 @@ from sim2real_deploy.analysis.plots import Times
 from sim2real_deploy.bags.recorded import Recorded, Series, labelled
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.topics import (
+    ADAPTATION,
     LOW_CMD,
     LOW_STATE,
     MODE,
@@ -21,7 +22,7 @@ from sim2real_deploy.topics import (
     TRUTH,
 )
 
-TOPICS = (LOW_STATE, LOW_CMD, TICKS, MODE, SAFETY, OBSERVATION, ODOMETRY, TRUTH)
+TOPICS = (LOW_STATE, LOW_CMD, TICKS, MODE, SAFETY, OBSERVATION, ODOMETRY, TRUTH, ADAPTATION)
 
 
 class View:

@@ -19,6 +19,7 @@ from sim2real_deploy.topics import ODOMETRY, TRUTH
 
 Value = str | int | float | bool
 YES_NO = ("true", "false")
+ADAPTS = ("none", "strength", "mrac", "all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ GO2_WALK = (
     DOMAIN,
     Argument("policy", "go2_walk", "Policy bundle: a name in policies/, or a folder."),
     Argument("stage", "tether", "How far it may go: a stage in config/stages.yaml."),
+    Argument("adaptation", "none", "What it corrects while walking, if the stage allows.", ADAPTS),
     Argument("last_run", "", "Real, stages rise: the run one stage below; else found in runs."),
     Argument("ungated", "", "Real, no passing gate: say 'I accept an untested policy'."),
     Argument("record", "true", "Record everything into a bag; a real robot asks for it.", YES_NO),
@@ -113,6 +115,7 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
         raise Refusal("record:=false: nothing a real robot does goes unrecorded")
     if real:
         _check_clearance(values)
+    _check_adaptation(values)
     wire = _wire(values)
     world = {**wire, "clock": "" if real else _clock()}
     stage, policy, runs = ({name: values[name]} for name in ("stage", "policy", "runs"))
@@ -125,7 +128,7 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
     watch = {**world, **stage, **runs, **who, "recorded": real, "dead_man": values["dead_man"]}
     processes.append(Process("safety_supervisor", watch, essential=True))
     cleared = {name: values[name] for name in ("runs", "last_run", "ungated") if real}
-    control = {**world, **stage, **policy, **who, **cleared}
+    control = {**world, **stage, **policy, **who, **cleared, "adaptation": values["adaptation"]}
     processes.append(Process("control", control, essential=True))
     if values["dashboard"] == "true":
         processes.append(_dashboard(values["model"], values["stage"]))
@@ -166,6 +169,13 @@ def _check_clearance(values: Mapping[str, str]) -> None:
         values["last_run"],
         values["ungated"],
     )
+
+
+def _check_adaptation(values: Mapping[str, str]) -> None:
+    from sim2real_deploy.control.adaptation import allowed
+    from sim2real_deploy.control.stages import load_stage
+
+    allowed(values["adaptation"], load_stage(values["stage"]).adaptation)
 
 
 def _wire(values: Mapping[str, str]) -> dict[str, Value]:

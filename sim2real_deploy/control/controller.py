@@ -136,6 +136,11 @@ class Controller:
             self._surprise = 0.0 if self.policy is None else self.policy.surprise()
         return self._surprise
 
+    @property
+    def adaptation_strain(self) -> float:
+        """Corrections that are wanted, by what their bounds allow."""
+        return 0.0 if self.adaptation is None else self.adaptation.strain
+
     def rehearse(self, now_ns: int) -> None:
         """After the command is out: warm the policy up when the next tick will step it."""
         if self.mode not in POLICY_MODES or self.policy is None:
@@ -292,7 +297,7 @@ class Controller:
         """Write this tick's corrections into `asked`; False when they are those of the last one."""
         adaptation, asked = self.adaptation, self.asked
         assert self.state is not None
-        if adaptation is None or not adaptation.step(self.state, True):
+        if adaptation is None or not adaptation.step(self.state, self.situation.verdict.may_adapt):
             return False
         np.multiply(policy.kp, adaptation.gain, asked.kp)
         np.multiply(policy.kd, adaptation.gain, asked.kd)

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from sim2real_deploy import configfile, paths
 from sim2real_deploy.configfile import Strict
+from sim2real_deploy.control.adaptation import Adapts
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots.state import Floats
 
@@ -31,6 +32,7 @@ class Stage(Strict):
     joint_velocity_fraction: float = Field(gt=0, le=1)
     joint_step: float = Field(gt=0, le=1)
     recovery: bool  # whether it may get up by itself after a fall: its legs sweep all round it
+    adaptation: Adapts = Adapts.NONE  # the most that may be switched on
 
 
 class Stages(Strict):

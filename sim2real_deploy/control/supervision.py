@@ -76,6 +76,7 @@ class Supervised:
             policy_not_finite=controller.policy_failed,
             out_of_distribution=controller.surprise,
             command_age_s=controller.velocity.age_s(now_ns),
+            adaptation_strain=controller.adaptation_strain,
             stage=self._stage,
         )
         datagram = self._side.answer(report)

@@ -40,8 +40,9 @@ class Drive:
     ) -> None:
         self.robot, self.spec = robot, bundle.spec
         self.link = InProcessLink(bundle.spec, robot)
-        adapts = open_adaptation(bundle.spec, adaptation)
-        self.controller = Controller(bundle.spec, load_stage(stage), bundle.open(), adapts)
+        limits = load_stage(stage)
+        adapts = open_adaptation(bundle.spec, adaptation, limits.adaptation)
+        self.controller = Controller(bundle.spec, limits, bundle.open(), adapts)
         self.controller.situation.sport_released = True
         self.safety = (
             LockstepSupervisor(self.controller, self.link, stage, SUPERVISED_EVERY)

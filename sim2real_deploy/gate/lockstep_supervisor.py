@@ -75,4 +75,5 @@ class LockstepSupervisor:
             policy_not_finite=controller.policy_failed,
             out_of_distribution=controller.surprise,
             command_age_s=controller.velocity.age_s(now_ns),
+            adaptation_strain=controller.adaptation_strain,
         )

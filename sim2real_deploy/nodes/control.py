@@ -17,6 +17,7 @@ from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.node import Node
 
 from sim2real_deploy import topics
+from sim2real_deploy.control.adaptation import open_adaptation
 from sim2real_deploy.control.between_steps import between_steps
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
@@ -47,6 +48,7 @@ DRIVER = (
     *WIRE,
     CLOCK,
     Parameter("stage", "", "How far it may go: a stage in config/stages.yaml; '' for its default."),
+    Parameter("adaptation", "none", "What it corrects while walking: none, strength, mrac, all."),
     Parameter("supervised", True, "Move only under a safety supervisor. False for tests alone."),
     Parameter("real", True, "A real robot may be at the other end, unless that is this machine."),
     Parameter("runs", "runs", "Real: folder with the runs that clear a policy for its stage."),
@@ -84,7 +86,8 @@ class ControlNode(Driver):
             spec, values["interface"], values["domain"], name="control", clock=clock
         )
         self._closers.append(self._link.close)
-        controller = Controller(spec, stage, policy)
+        adaptation = open_adaptation(spec, values["adaptation"], stage.adaptation)
+        controller = Controller(spec, stage, policy, adaptation)
         supervision = self._join_chain(values) if values["supervised"] else Unsupervised()
         self.loop = ControlLoop(self._link, controller, supervision)
         self._claim = WireClaim(
@@ -216,6 +219,7 @@ class ControlNode(Driver):
             self._policy_node.show(ticks)
             self.show_ticks(ticks, self.loop.ticks.columns)
             self.show_commands(ticks, self._link.latest)
+            self.show_adaptation()
 
     def _mirror_remote(self) -> None:
         if self._link.latest is not None:

@@ -14,6 +14,7 @@ from std_msgs.msg import Float32MultiArray, Float64MultiArray, String, UInt8Mult
 from std_srvs.srv import Trigger
 
 from sim2real_deploy import topics
+from sim2real_deploy.control.adaptation import beliefs
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.lease import PAD, PAGE, PLANNER, TELEOP, Source
 from sim2real_deploy.control.limits import Limit
@@ -77,6 +78,10 @@ class Driver(Node):
         limit_bits = ",".join(f"{limit.value}={limit.name.lower()}" for limit in Limit)
         self._limit_message = UInt8MultiArray(layout=labelled(spec.joint_names))
         self._limit_message.layout.dim[0].label += f";{limit_bits}"
+        self._adaptation_message = Float32MultiArray()
+        if controller.adaptation is not None:
+            self._adaptation_message.layout = labelled(beliefs.names(controller.adaptation))
+            self._adaptation = publish(Float32MultiArray, topics.ADAPTATION, SENSOR)
         # Made once: a message costs more to make than to send.
         self._joint_message = JointState(name=list(spec.joint_names))
         self._imu_message, self._odom_message = Imu(), Odometry(child_frame_id=self._frame)
@@ -207,6 +212,13 @@ class Driver(Node):
         message = Float64MultiArray(layout=labelled_rows(columns, len(ticks.figures)))
         message.data = doubles(ticks.figures)
         self._ticks.publish(message)
+
+    def show_adaptation(self) -> None:
+        """What adaptation believes and does; recorded with everything else."""
+        adaptation = self._controller.adaptation
+        if adaptation is not None and heard(self._adaptation):
+            self._adaptation_message.data = floats(beliefs.values(adaptation))
+            self._adaptation.publish(self._adaptation_message)
 
     def show_commands(self, ticks: Ticks, state: RobotState | None) -> None:
         """The newest of what was asked and sent, and every limit that acted since the last time."""

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
+from sim2real_deploy.control.adaptation import beliefs
 from sim2real_deploy.control.limits import Limit
 from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.ticks import COLUMNS, Ticks
@@ -52,6 +53,8 @@ class LoopStatistics:
         if self._figures:
             facts.update(_timing(np.concatenate(self._figures), period_ns))
             facts.update(self._robot_keeps_time(self._figures[-1]))
+        if controller.adaptation is not None:
+            facts.update(beliefs.words(controller.adaptation))
         facts |= {
             "deadlines missed": str(loop.misses),
             "policy steps over a period late": str(controller.policy_late),

@@ -8,6 +8,7 @@ from typing import Any
 
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
+from std_msgs.msg import Float32MultiArray
 from std_srvs.srv import Trigger
 
 from sim2real_deploy.checks import Check, exit_code, print_table, write_json
@@ -15,7 +16,7 @@ from sim2real_deploy.gate.programme import Segment, Tracker, segment_at
 from sim2real_deploy.nodes.common import ROBOT, SENSOR, Parameter, ProcessEnd, declare, run
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.robots.geometry import tilt
-from sim2real_deploy.topics import TRUTH
+from sim2real_deploy.topics import ADAPTATION, TRUTH
 
 PARAMETERS = (
     ROBOT,
@@ -46,6 +47,8 @@ class WalkProgramme(Node):
         self._velocity = (0.0, 0.0, 0.0)
         self._stack = StackClient(self, values["robot"], ("stand", "walk", "sit"))
         self.create_subscription(Odometry, values["truth"], self._on_odometry, SENSOR)
+        self._adaptation: dict[str, float] = {}  # what it believes; empty where there is none
+        self.create_subscription(Float32MultiArray, ADAPTATION, self._on_adaptation, SENSOR)
         self._thread = threading.Thread(target=self._run, name="programme", daemon=True)
         self._thread.start()
 
@@ -171,11 +174,16 @@ class WalkProgramme(Node):
             "distance_m": self._tracker.distance_m,
             "segments": rows,
             "control": self._stack.statistics,
+            "adaptation": self._adaptation,
             "ended_early": ended_early,
         }
         summary = Path(self._stack.recording or self._unrecorded) / "summary.json"
         write_json(summary, "walk", checks, raw)
         print(f"summary: {summary}", flush=True)
+
+    def _on_adaptation(self, message: Float32MultiArray) -> None:
+        names = message.layout.dim[0].label.split(",")
+        self._adaptation = dict(zip(names, message.data, strict=True))
 
     def _on_odometry(self, message: Odometry) -> None:
         twist, turn = message.twist.twist, message.pose.pose.orientation

@@ -29,10 +29,10 @@ PARTICIPANT_BYTES = 40
 WALKING = "walking"  # the mode, in control's own words, in which the policy moves the robot
 RECOVERING = "recovering"  # and the one in which it gets up after a fall
 
-_HEARTBEAT = struct.Struct(f"<4sQQQQQBf?{REASON_BYTES}s{PARTICIPANT_BYTES}s")
-_ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}s{PARTICIPANT_BYTES}sIQ??Q??ff{STAGE_BYTES}s")
-_HEARTBEAT_MAGIC = b"HRT1"
-_ANSWER_MAGIC = b"ANS2"
+_HEARTBEAT = struct.Struct(f"<4sQQQQQBf??{REASON_BYTES}s{PARTICIPANT_BYTES}s")
+_ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}s{PARTICIPANT_BYTES}sIQ??Q??fff{STAGE_BYTES}s")
+_HEARTBEAT_MAGIC = b"HRT2"
+_ANSWER_MAGIC = b"ANS3"
 
 
 class Stop(IntEnum):
@@ -52,9 +52,10 @@ class Verdict:
     may_start: bool  # may go from damping to standing
     healthy: bool  # the supervisor is there
     reason: str  # for a person; "" when there is nothing to say
+    may_adapt: bool = False  # corrections of adaptation may act
 
 
-CLEAR = Verdict(Stop.NONE, 1.0, True, True, "")
+CLEAR = Verdict(Stop.NONE, 1.0, True, True, "", may_adapt=True)
 UNHEARD = Verdict(Stop.NONE, 1.0, False, False, "no heartbeat from the supervisor yet")
 
 
@@ -72,6 +73,7 @@ class Heartbeat:
     may_start: bool
     reason: str
     participant: str  # of the supervisor on the wire: control does not take it for a stranger
+    may_adapt: bool = False
 
     def pack(self) -> bytes:
         return _HEARTBEAT.pack(
@@ -84,6 +86,7 @@ class Heartbeat:
             self.stop,
             self.torque_fraction,
             self.may_start,
+            self.may_adapt,
             _text(self.reason, REASON_BYTES),
             _text(self.participant, PARTICIPANT_BYTES),
         )
@@ -94,7 +97,8 @@ class Heartbeat:
         if len(datagram) != _HEARTBEAT.size or not datagram.startswith(_HEARTBEAT_MAGIC):
             return None
         fields = _HEARTBEAT.unpack(datagram)
-        _, session, sequence, challenge, resets, sent_ns, stop, fraction, may_start, *words = fields
+        _, session, sequence, challenge, resets, sent_ns, stop, fraction, *rest = fields
+        may_start, may_adapt, *words = rest
         if stop > Stop.ESTOP or not 0.0 <= fraction <= 1.0:
             return None
         reason, participant = map(_words, words)
@@ -109,6 +113,7 @@ class Heartbeat:
             may_start,
             reason,
             participant,
+            may_adapt,
         )
 
 
@@ -127,6 +132,7 @@ class Report:
     policy_not_finite: bool  # and this is why: the policy gave NaN or infinity, or an error
     out_of_distribution: float  # spread of the observation, in training standard deviations
     command_age_s: float  # of the newest velocity command; infinite when there was none
+    adaptation_strain: float = 0.0  # corrections that are wanted, by what their bounds allow
     stage: str = ""  # whose limits it keeps
 
 
@@ -153,6 +159,7 @@ class Answer:
             report.policy_not_finite,
             report.out_of_distribution,
             report.command_age_s,
+            report.adaptation_strain,
             _text(report.stage, STAGE_BYTES),
         )
 
@@ -216,7 +223,9 @@ class ControlSide:
     def _ordered_by(self, last: Heartbeat) -> Verdict:
         if self._latched:
             return Verdict(self._latched, last.torque_fraction, False, True, self._reason)
-        return Verdict(Stop.NONE, last.torque_fraction, last.may_start, True, last.reason)
+        return Verdict(
+            Stop.NONE, last.torque_fraction, last.may_start, True, last.reason, last.may_adapt
+        )
 
     @property
     def supervisor(self) -> str:
@@ -284,6 +293,7 @@ class SupervisorSide:
             verdict.may_start,
             verdict.reason,
             self._participant,
+            verdict.may_adapt,
         ).pack()
 
     def hear(self, datagram: bytes) -> None:

@@ -15,6 +15,7 @@ class Control:
             *("command_not_finite", "deadline_misses_per_s", "control_failed"),
             *("policy_not_finite", "control_silence_s", "idle_silence_s"),
             *("out_of_distribution", "command_age_s", "stage_mismatch"),
+            "adaptation_strain",
         }
     )
 
@@ -45,6 +46,7 @@ class Control:
             readings[silence] = Reading(inputs.control_silence_s)
         if report.mode == WALKING:
             readings["out_of_distribution"] = Reading(report.out_of_distribution)
+            readings["adaptation_strain"] = Reading(report.adaptation_strain)
             if not math.isinf(report.command_age_s):  # a robot nobody ever steered just stands
                 readings["command_age_s"] = Reading(report.command_age_s)
         return readings

@@ -67,6 +67,7 @@ class Supervisor:
         self.taken_over = False
         self._latched_ns = 0
         self._last_ns: int | None = None
+        self._may_adapt = True  # until adaptation is seen at its bound; a reset allows it again
         self._active: list[Watch] = []
         self._seen_state = False
         self._derate = self.watches["motor_hot"].event.threshold
@@ -160,6 +161,7 @@ class Supervisor:
             return f"control is in '{inputs.report.mode}': it must be damping first"
         self.latched, self.latched_reason = Stop.NONE, ""
         self.taken_over = False
+        self._may_adapt = True
         self.resets += 1
         return ""
 
@@ -169,7 +171,9 @@ class Supervisor:
         if temperature is not None and self.watches["motor_hot"].active:
             fraction = torque_fraction(temperature.value, self._derate, self._sit)
         obstacle = self._obstacle()
-        return Verdict(self.latched, fraction, not obstacle, True, self.latched_reason or obstacle)
+        self._may_adapt = self._may_adapt and not self.watches["adaptation_bound"].active
+        reason = self.latched_reason or obstacle
+        return Verdict(self.latched, fraction, not obstacle, True, reason, self._may_adapt)
 
     def _obstacle(self) -> str:
         """What stands against a start; "" when nothing does."""

@@ -47,6 +47,8 @@ def test_only_what_control_does_not_lean_on_starts_again():
         ({"domain": "233"}, "0 to 232"),
         ({"domain": "-1"}, "0 to 232"),
         ({"seed": "x"}, "whole number"),
+        ({"adaptation": "mrac"}, "this stage allows 'strength' at most"),
+        ({"adaptation": "some"}, "one of none, strength, mrac, all"),
         ({"sage": "tether"}, "no argument 'sage'"),
     ],
 )

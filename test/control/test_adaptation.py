@@ -13,6 +13,7 @@ from sim2real_deploy.control.adaptation.adaptation import (
     PAYLOAD_BOUND_KG,
     TORQUE_BOUND,
 )
+from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.drive import Drive
 from sim2real_deploy.policy.bundle import load_bundle
@@ -194,6 +195,19 @@ def walk(drive, seconds):
     for _ in range(round(seconds * SPEC.wire.rate_hz)):
         drive.walk_at((0.6, 0.0, 0.0))
         drive.tick()
+
+
+def test_a_motor_too_weak_to_make_up_for_is_left_to_the_policy():
+    twin = TwinRobot(SPEC, imperfections=load_imperfections(), seed=2)
+    drive = Drive(load_bundle("go2_walk", SPEC), twin, supervised=True, adaptation="all")
+    adaptation, safety = drive.controller.adaptation, drive.safety
+    drive.stand_and_walk()
+    walk(drive, 2.0)
+    twin.boards.weaken(weak(share=0.65))
+    walk(drive, 5.0)
+    assert [change.event.key for change in safety.changes] == ["adaptation_bound"]
+    assert (adaptation.gain == 1.0).all()
+    assert drive.controller.mode is Mode.WALKING
 
 
 def test_a_walking_twin_shows_weak_motors_and_what_it_carries():

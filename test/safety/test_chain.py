@@ -63,6 +63,21 @@ def test_an_answer_survives_the_socket(
     )
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+def test_leave_to_adapt_and_the_strain_of_it_cross_the_chain(allowed: bool) -> None:
+    supervisor, control = SupervisorSide(1, "s"), ControlSide()
+    verdict = replace(CLEAR, may_adapt=allowed)
+    control.hear(supervisor.heartbeat(verdict, 0, 7, 1000), 1000)
+    assert control.verdict(1000).may_adapt is allowed
+    report = Report("walking", "c", 1, 2, False, False, 0, False, False, 1.0, 0.0, 1.5, "tether")
+    datagram = control.answer(report)
+    assert datagram is not None
+    supervisor.hear(datagram)
+    assert supervisor.report == report
+    silent = control.verdict(10_000_000_000)
+    assert not silent.may_adapt
+
+
 def test_long_words_are_cut_between_characters() -> None:
     beat = Heartbeat(1, 1, 1, 1, 1, Stop.NONE, 1.0, True, "ä" * 200, "")
     assert Heartbeat.unpack(beat.pack()) == replace(beat, reason="ä" * 80)

@@ -142,7 +142,10 @@ def test_a_stage_is_set_over_the_robot_and_the_robot_over_the_table(tmp_path: Pa
         ("{fall: {reaction: none}}", "is one of: note, warn, derate, refuse_start, stop, estop"),
         ("{fall: {reaction: 5}}", "is one of: note, warn"),
         ("{fall: {treshold: 1.0}}", "unknown key"),
-        ("{fal: {threshold: 1.0}}", "stages.indoor.fal: there is no such event; there are: batt"),
+        (
+            "{fal: {threshold: 1.0}}",
+            "stages.indoor.fal: there is no such event; there are: adapt",
+        ),
         ("{fall: {threshold: .nan}}", "finite"),
     ],
 )

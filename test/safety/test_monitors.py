@@ -427,6 +427,7 @@ def test_what_control_reports_is_measured() -> None:
         "policy_not_finite": Reading(0),
         "control_silence_s": Reading(0.005),
         "out_of_distribution": Reading(1.0),
+        "adaptation_strain": Reading(0.0),
         "command_age_s": Reading(0.1),
     }
     report = replace(WALKING, deadline_misses=9, policy_not_finite=True)

@@ -450,6 +450,25 @@ def test_a_hot_motor_gets_less_torque_before_it_stops() -> None:
     assert world.decision.verdict.torque_fraction == pytest.approx(0.5)
 
 
+# adaptation
+
+
+def test_adaptation_at_its_bound_is_switched_off_until_a_reset() -> None:
+    world = World()
+    assert world.decision.verdict.may_adapt
+    world.run(3.0, report=replace(WALKING, adaptation_strain=1.1))
+    assert world.decision.verdict.may_adapt, "a bound that is just reached does its work"
+    world.run(1.2, report=replace(WALKING, adaptation_strain=1.3))
+    assert world.keys == ["adaptation_bound"]
+    assert not world.decision.verdict.may_adapt
+    assert world.decision.verdict.stop is Stop.NONE, "walking goes on without it"
+    world.run(2.0, report=WALKING)
+    assert not world.decision.verdict.may_adapt
+    world.run(0.5, **OBEYING)
+    world.cycle(reset_asked=True, **OBEYING)
+    assert world.decision.verdict.may_adapt
+
+
 # takeover
 
 

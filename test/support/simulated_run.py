@@ -11,6 +11,7 @@ from std_msgs.msg import Float32MultiArray, Float64MultiArray, String
 
 from sim2real_deploy import paths
 from sim2real_deploy.bags import BagWriter, Message, Qos, Topic, definitions
+from sim2real_deploy.control.adaptation import beliefs, open_adaptation
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.modes import Event, Mode
@@ -47,7 +48,9 @@ class _Tapped:
 
 
 class _Simulation:
-    def __init__(self, path: Path, policy: Path, twin: TwinRobot | None, preset: str) -> None:
+    def __init__(
+        self, path: Path, policy: Path, twin: TwinRobot | None, preset: str, adaptation: str
+    ) -> None:
         self.robot = load_robot("go2")
         bundle = load_bundle(policy, self.robot)
         attachments = {
@@ -68,7 +71,8 @@ class _Simulation:
             self.writer.annotate("parameters/twin", {"preset": preset})
         self.twin = twin or TwinRobot(self.robot)
         self.link = InProcessLink(self.robot, _Tapped(self.twin, self._on_wire))
-        self.controller = Controller(self.robot, load_stage("field"), bundle.open())
+        adapts = open_adaptation(self.robot, adaptation)
+        self.controller = Controller(self.robot, load_stage("field"), bundle.open(), adapts)
         self.loop = ControlLoop(self.link, self.controller, Unsupervised())
         self.controller.situation.sport_released = True
         self.mode: Mode | None = None
@@ -112,6 +116,10 @@ class _Simulation:
         layout = labelled_rows(self.loop.ticks.columns, len(ticks.figures))
         data = doubles(ticks.figures.ravel())
         self.publish("/control/ticks", Float64MultiArray(layout=layout, data=data))
+        adaptation = self.controller.adaptation
+        if adaptation is not None:
+            layout, data = labelled(beliefs.names(adaptation)), floats(beliefs.values(adaptation))
+            self.publish("/control/adaptation", Float32MultiArray(layout=layout, data=data))
         if self.controller.mode is not self.mode:
             self.mode = self.controller.mode
             self.publish("/control/mode", String(data=self.mode.words), latched=True)
@@ -145,13 +153,14 @@ def record_walk(
     *,
     twin: TwinRobot | None = None,
     preset: str = "",
+    adaptation: str = "none",
     commands: Sequence[tuple[float, float, float]] = ((0.4, 0.0, 0.2),),
 ) -> None:
     """Stand up, walk for so long (each command its share), sit down; the bag is closed in order.
 
     Without a twin it is the ideal one. `preset` goes into the bag as the twin node's parameter.
     """
-    simulation = _Simulation(path, policy, twin, preset)
+    simulation = _Simulation(path, policy, twin, preset, adaptation)
     simulation.run(0.1)
     simulation.ask(Event.STAND)
     simulation.run(8.0, until=Mode.STANDING)

@@ -43,6 +43,9 @@ class Adapts(str, Enum):
     MRAC = "mrac"  # feed-forward torque
     ALL = "all"
 
+    def within(self, most: "Adapts") -> bool:
+        return self in (Adapts.NONE, most) or most is Adapts.ALL
+
 
 class Adaptation:
     """`step` in every tick of walking, `remember` what was sent at its end."""
@@ -50,6 +53,7 @@ class Adaptation:
     def __init__(self, spec: RobotSpec, adapts: Adapts, reference: Reference) -> None:
         joints, rate_hz = spec.joint_count, spec.wire.rate_hz / CYCLE
         self.adapts = adapts
+        self.period_s = 1.0 / spec.wire.rate_hz
         self.joint_names = spec.joint_names
         self.nominal = reference.strengths(spec)
         self.motors = StrengthEstimator(spec.torque_limit, self.nominal, rate_hz)

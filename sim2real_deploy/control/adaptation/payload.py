@@ -16,6 +16,7 @@ MEMORY_S = 0.5  # time constant of each of two filters in a row: a gait's bounce
 SETTLED = 6.0  # memories, before the mean is believed
 LARGEST_LOAD = 500.0  # N: no foot of a robot that walks carries more
 CARRIES_FROM, CARRIES_FULL = 10.0, 40.0  # N: below the first a foot swings, above the second stands
+UNKNOWN_KG = 10.0  # standard error while nothing is known
 RIPPLE_KG = 0.3  # how far the healthy robot's mean differs from command to command
 
 
@@ -26,7 +27,7 @@ class PayloadEstimator:
         self.legs = legs_of(spec)
         self.carries = [0.0] * len(self.legs)  # each foot: 0 it swings, 1 it stands
         self.payload_kg = 0.0
-        self.error_kg = math.inf  # one standard error
+        self.error_kg = UNKNOWN_KG  # one standard error
         self._supported_kg = supported_kg
         self._loads = [0.0] * len(self.legs)
         self._keep = 1.0 - math.exp(-1.0 / (MEMORY_S * rate_hz))

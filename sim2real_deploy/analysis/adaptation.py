@@ -1,0 +1,41 @@
+"""The report's section on adaptation: what it believed in the end, and how its beliefs moved."""
+
+from sim2real_deploy.analysis.plots import Line, Times, lines
+from sim2real_deploy.analysis.sections import Section, table
+from sim2real_deploy.analysis.view import View
+from sim2real_deploy.bags.recorded import labelled
+from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.topics import ADAPTATION
+
+TEXT = "Strength is relative to config/adaptation; a standard error of 1 means not known."
+
+
+def adaptation(view: View) -> Section | None:
+    series = view.series.get(ADAPTATION)
+    if series is None or not len(series):
+        return None
+    names, rows = labelled(series)
+    seconds, last = view.seconds(series), dict(zip(names, rows[-1].tolist(), strict=True))
+    joints = view.robot.joint_names
+    head = ("joint", "strength", "standard error", "factor on gains", "torque added, Nm")
+    fields = ("strength", "strength_error", "gain", "torque")
+    by_joint = [[joint, *(last[f"{field}.{joint}"] for field in fields)] for joint in joints]
+    whole = [
+        ["payload", last["payload_kg"], last["payload_error_kg"], "kg"],
+        ["command delay", last["delay_ms"], "", "ms"],
+        ["wanted by allowed, the most of all", last["strain"], "", ""],
+    ]
+    plots = [
+        lines(title, unit, [_line(name, names, rows, seconds) for name in shown])
+        for title, unit, shown in (
+            ("motor strength", "of the expected", [f"strength.{joint}" for joint in joints]),
+            ("payload", "kg", ["payload_kg"]),
+            ("torque added", "Nm", [f"torque.{joint}" for joint in joints]),
+        )
+    ]
+    tables = [table(("what", "value", "standard error", "unit"), whole), table(head, by_joint)]
+    return Section("Adaptation", TEXT, tables, plots)
+
+
+def _line(name: str, names: tuple[str, ...], rows: Floats, seconds: Times) -> Line:
+    return Line(name.partition(".")[2] or name, seconds, rows[:, names.index(name)])
