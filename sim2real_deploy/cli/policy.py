@@ -1,6 +1,7 @@
 """`sim2real policy`: import, check, show and compare policies."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from sim2real_deploy.paths import to_install
 if TYPE_CHECKING:
     from sim2real_deploy.checks import Check
     from sim2real_deploy.policy.bundle import Bundle
+    from sim2real_deploy.policy.importers.assemble import Imported
 
 policy = typer.Typer(help="Import, check, show and compare policies.", no_args_is_help=True)
 app.add_typer(policy, name="policy")
@@ -57,20 +59,99 @@ def import_(
     name: str = typer.Option("", help="The policy's name; default: the folder's."),
     network: Path = typer.Option(None, help="The network's file, if it is elsewhere."),
     answers: list[str] = typer.Option([], "--set", help="What the source does not say: key=value."),
+    walk: bool = typer.Option(
+        True, help="Where an order is left open, find the one that walks, in the twin."
+    ),
 ) -> None:
-    """Turn a policy of another project into a bundle that `sim2real` runs."""
+    """Turn a policy of another project into a bundle that `sim2real` runs.
+
+    What a source leaves open and `--set` answers:
+
+    unitree_rl_lab, unitree_rl_mjlab (deploy.yaml), Isaac Lab (params/env.yaml): nothing.
+
+    Isaac Lab (IO_descriptors.yaml): command_ranges; kp, kd of explicit actuators.
+
+    mjlab (ONNX metadata): rate_hz, scales, command_ranges, gait_period; mjlab's own unless given.
+
+    rl_sar: command_ranges (its sticks, -1 to 1, unless given); older files also joints,
+    default_position, rate_hz.
+
+    legged_gym and forks: terms (unitree, himloco, genesis, mjlab or a list), newest (first, last),
+    joints (sdk, gym, isaac or names), gait_period, command_ranges.
+
+    holosoma: default_position, for a robot whose file has no such pose.
+
+    Anything else: write a policy.yaml with `sim2real policy new`.
+    """
     from sim2real_deploy.policy.importers.assemble import import_policy
     from sim2real_deploy.policy.importers.draft import Answers
 
-    imported = import_policy(
-        source, output, Answers(_answers(answers), network, robot), _convert, name=name
-    )
+    given = _answers(answers)
+
+    def bring_in(more: dict[str, Any], folder: Path) -> "Imported":
+        told = Answers({**given, **more}, network, robot)
+        return import_policy(source, folder, told, _convert, name=name or output.resolve().name)
+
+    imported = bring_in({}, output)
+    if walk and imported.open_orders:
+        imported = _with_the_order_that_walks(imported, bring_in, output)
     bundle = imported.bundle
     typer.echo(f"{output}: {bundle.contract.name} for {bundle.spec.title}")
     typer.echo(f"  from {imported.form} and {imported.network}")
     for line in imported.assumed:
         typer.echo(f"  not in the file, assumed: {line}")
     typer.echo(f"Now see whether it walks: sim2real policy check {output}")
+
+
+def _with_the_order_that_walks(
+    imported: "Imported", bring_in: Callable[[dict[str, Any], Path], "Imported"], output: Path
+) -> "Imported":
+    """The file leaves orders open: keep what was assumed if it walks, else take what does."""
+    import shutil
+    import tempfile
+
+    from rich.console import Console
+
+    try:
+        from sim2real_deploy.gate.order_search import find_order
+    except ImportError:
+        typer.echo("  the twin is not installed: whether the assumed orders are right is not known")
+        return imported
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Console(stderr=True).status("the twin") as status,
+    ):
+        places = (Path(scratch) / str(i) for i in itertools.count())
+
+        def candidate(answers: dict[str, Any]) -> "Bundle":
+            return bring_in(answers, next(places)).bundle
+
+        found = find_order(
+            imported.open_orders, candidate, lambda what: status.update(f"in the twin: {what}")
+        )
+    if found is None:
+        typer.echo("  in none of the known orders does it walk in the twin: see `policy check`")
+    if not found:
+        return imported
+    shutil.rmtree(output)
+    better = bring_in(found, output)
+    words = ", ".join(f"{key}={value}" for key, value in found.items())
+    typer.echo(f"  as assumed it does not walk in the twin; with --set {words} it does every move")
+    return better
+
+
+@policy.command()
+def new(
+    network: Path = typer.Argument(help="An ONNX or TorchScript file without a description."),
+    output: Path = typer.Option(help="The folder to be made: the network, and what to fill in."),
+    robot: str = typer.Option("go2", help="The robot it was trained for."),
+) -> None:
+    """Write a policy.yaml to fill in; `policy import` then reads it."""
+    from sim2real_deploy.policy.skeleton import write_skeleton
+    from sim2real_deploy.robots import load_robot
+
+    file = write_skeleton(network, load_robot(robot), output)
+    typer.echo(f"{file}: replace every ???, then: sim2real policy import {output} --output NAME")
 
 
 @policy.command()
@@ -93,37 +174,40 @@ def check(
     rows = static_checks(bundle)
     raw: dict[str, Any] = {"policy": bundle.contract.name, "sha256": bundle.contract.sha256}
     if not paper:
-        walked, would_walk = _walk(bundle)
+        walked, advice = _walk(bundle)
         rows += walked
-        raw["would_walk"] = would_walk
+        raw["advice"] = advice
     checks.print_table(f"{bundle.contract.name} on {bundle.spec.title}", rows)
-    if not paper and checks.exit_code(walked):
-        typer.echo("As declared it does not walk. " + _advice(would_walk))
+    if not paper and advice:
+        typer.echo("\n".join(advice))
     if json is not None:
         checks.write_json(json, "policy check", rows, raw)
     raise typer.Exit(checks.exit_code(rows))
 
 
 def _walk(bundle: "Bundle") -> tuple[list["Check"], list[str]]:
-    """The checks in the twin and, if they fail, the known joint orders with which it walks."""
+    """In the twin: the checks; where they fail, what failed and which known order does it all."""
     from rich.console import Console
 
-    from sim2real_deploy import checks
     from sim2real_deploy.gate import policy_check
 
     with Console(stderr=True).status("the twin") as status:
         seen = policy_check.walk(bundle, lambda what: status.update(f"in the twin: {what}"))
         rows = [row for one in seen for row in one.checks()]
-        if not checks.exit_code(rows):
+        failed = [one for one in seen if not one.ok]
+        if not failed:
             return rows, []
-        trying = policy_check.orders_that_walk(bundle, lambda what: status.update(f"try: {what}"))
-        return rows, trying
-
-
-def _advice(would_walk: list[str]) -> str:
-    if would_walk:
-        return "It would, with " + ", or with ".join(would_walk) + ": was it exported like that?"
-    return "Nor does it in any other known order of joints or observations."
+        lines = [f"{len(failed)} of {len(seen)} moves fail:"]
+        lines += [f"  {one.failure()}" for one in failed]
+        if policy_check.walks_in_part(seen):
+            return rows, [*lines, "The rest works: its joints and observations are in order."]
+        found = policy_check.orders_that_walk(bundle, lambda what: status.update(f"try: {what}"))
+        if found:
+            orders = ", or with ".join(found)
+            lines.append(f"It does every move with {orders}: was it exported like that?")
+        else:
+            lines.append("In no other known order of joints or observations does it do every move.")
+        return rows, lines
 
 
 @policy.command()

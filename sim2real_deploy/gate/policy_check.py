@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from sim2real_deploy.checks import Check
 from sim2real_deploy.errors import Refusal
@@ -19,6 +20,7 @@ from sim2real_deploy.gate.drive import (
 )
 from sim2real_deploy.policy.alternatives import alternatives
 from sim2real_deploy.policy.bundle import Bundle
+from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.geometry import tilt
 from sim2real_deploy.twin.robot import TwinRobot
 
@@ -43,21 +45,39 @@ class Seen:
     velocity: Command  # vx, vy, wz, mean over the judged time
     tilt: float  # the most
     fell: bool
+    touched: tuple[str, ...] = ()  # what besides the feet touched anything in the judged time
+    hardest: str = ""  # the joint that worked hardest, and how hard, in words
 
     def checks(self) -> list[Check]:
         name = _words(self.command)
         if self.fell:
             return [Check(f"{name}: falls", 1, "", "<= 0", False)]
+        parts = ", ".join(self.touched) or "nothing"
+        touches = Check.at_most(
+            f"{name}: besides its feet it touches with {parts}", len(self.touched), 0
+        )
         if not any(self.command):
             drift = max(abs(value) for value in self.velocity)
             return [
                 Check.at_most(f"{name}: tilt", self.tilt, MOST_TILT, "rad"),
                 Check.at_most(f"{name}: drift", drift, MOST_DRIFT, "m/s, rad/s"),
+                touches,
             ]
         axis = max(i for i, asked in enumerate(self.command) if asked)
         asked, unit = self.command[axis], "rad/s" if AXES[axis] == "wz" else "m/s"
         came = self.velocity[axis] * (1 if asked > 0 else -1)
-        return [Check.at_least(f"{name}: speed that way", came, LEAST_SHARE * abs(asked), unit)]
+        speed = Check.at_least(f"{name}: speed that way", came, LEAST_SHARE * abs(asked), unit)
+        return [speed, touches]
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks())
+
+    def failure(self) -> str:
+        """What is wrong with this move, in words; the hardest-worked joint is where to look."""
+        wrong = [check.name for check in self.checks() if not check.ok]
+        hint = f" (hardest at work: {self.hardest})" if self.hardest else ""
+        return "; ".join(wrong) + hint
 
 
 def commands(bundle: Bundle) -> Iterator[Command]:
@@ -93,23 +113,30 @@ class Walker:
             drive = self._drive or self._stand()
         except Refusal:
             return Seen(command, STILL, 0.0, fell=True)
-        rate = self._bundle.spec.wire.rate_hz
+        spec = self._bundle.spec
+        rate = spec.wire.rate_hz
         velocities, most = [], 0.0
+        touched: set[str] = set()
+        effort = np.zeros(spec.joint_count)
         for tick in range(round(seconds * rate)):
             drive.walk_at(command)
-            drive.tick()
+            state = drive.tick()
             if tick % SEEN_EVERY:
                 continue
-            truth = self._twin.base_truth
+            if state is not None:
+                effort += np.abs(state.torque) / spec.torque_limit
+            truth = self._twin.truth
             most = max(most, tilt(truth.quaternion))
             low = truth.position[2] < FALLEN_HEIGHT * self._bundle.spec.base_height
             if low or most > MOST_TILT:
                 self._drive = None
-                return Seen(command, STILL, most, fell=True)
+                return Seen(command, STILL, most, True, hardest=_hardest(spec, effort, tick))
             if tick >= (seconds - JUDGED) * rate:
                 velocities.append(heading_velocity(truth))
+                touched.update(truth.contacts)
         vx, vy, wz = np.mean(velocities, 0).tolist()
-        return Seen(command, (vx, vy, wz), most, fell=False)
+        hardest = _hardest(spec, effort, tick)
+        return Seen(command, (vx, vy, wz), most, False, tuple(sorted(touched)), hardest)
 
     def _stand(self) -> Drive:
         self._twin.reset(0)
@@ -128,21 +155,29 @@ def walk(bundle: Bundle, step: Callable[[str], None]) -> list[Seen]:
     return seen
 
 
+def walks_in_part(seen: list[Seen]) -> bool:
+    """Whether most moves work: then joints and observations are in the right order, and what
+    fails is the policy's own."""
+    return sum(one.ok for one in seen) > len(seen) / 2
+
+
 def orders_that_walk(bundle: Bundle, step: Callable[[str], None]) -> list[str]:
-    """Of the other known orders, in words, those in which the policy walks forward."""
+    """Of the other known orders, in words, those in which the policy does every single move."""
     found: list[str] = []
     for words, other in alternatives(bundle):
         if found and "," in words:
             break  # one change explains it: two need not be tried
         step(words)
         walker = Walker(other)
-        moving = next((command for command in commands(other) if any(command)), STILL)
-        seen = [walker.follow(STILL, seconds=1.0)]
-        if not seen[0].fell:
-            seen.append(walker.follow(moving))
-        if all(check.ok for one in seen for check in one.checks()):
+        if all(walker.follow(command).ok for command in commands(other)):
             found.append(words)
     return found
+
+
+def _hardest(spec: RobotSpec, effort: npt.NDArray[np.float64], tick: int) -> str:
+    worst = int(np.argmax(effort))
+    share = effort[worst] / (tick // SEEN_EVERY + 1)
+    return f"{spec.joint_names[worst]}, {share:.0%} of its torque"
 
 
 def _words(command: Command) -> str:

@@ -6,18 +6,12 @@ ever run on a robot from here; the twin tries them, and a person decides.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import Bundle, check_against_robot
 from sim2real_deploy.policy.contract import Contract
-
-GYRO, GRAVITY, COMMAND = "base_ang_vel", "projected_gravity", "velocity_command"
-JOINTS = ("joint_pos_rel", "joint_vel", "last_action")
-TERM_ORDERS = {
-    "unitree_rl_lab": (GYRO, GRAVITY, COMMAND, *JOINTS),
-    "himloco": (COMMAND, GYRO, GRAVITY, *JOINTS),
-    "mjlab": (GYRO, GRAVITY, *JOINTS, COMMAND),
-}
+from sim2real_deploy.policy.importers.vocabulary import TERM_ORDERS
 
 
 def alternatives(bundle: Bundle) -> Iterator[tuple[str, Bundle]]:
@@ -74,13 +68,23 @@ def _moved(contract: Contract, names: tuple[str, ...]) -> Contract:
 
 
 def _term_orders(contract: Contract) -> Iterator[tuple[str, Contract]]:
+    """The same terms in the order of other projects, and the history the other way round."""
     if len(contract.observations) != 1:
         return
     (group,) = contract.observations
+
+    def changed(**update: Any) -> Contract:
+        return contract.model_copy(update={"observations": (group.model_copy(update=update),)})
+
     terms = {term.name: term for term in group.terms}
     for order, names in TERM_ORDERS.items():
-        if len(terms) == len(group.terms) and set(names) == set(terms):
-            reordered = tuple(terms[name] for name in names)
+        if len(terms) == len(group.terms) and set(names) <= set(terms):
+            moved = iter(names)
+            reordered = tuple(
+                terms[next(moved)] if term.name in names else term for term in group.terms
+            )
             if reordered != group.terms:
-                update = {"observations": (group.model_copy(update={"terms": reordered}),)}
-                yield f"observations in {order}'s order", contract.model_copy(update=update)
+                yield f"observations in {order}'s order", changed(terms=reordered)
+    if any(term.history > 1 for term in group.terms):
+        newest = "first" if group.newest == "last" else "last"
+        yield f"the newest of its history {newest}", changed(newest=newest)

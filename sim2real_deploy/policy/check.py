@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim2real_deploy.checks import Check
-from sim2real_deploy.policy.bundle import GOLDEN_TOLERANCE, Bundle
+from sim2real_deploy.policy.bundle import GOLDEN_TOLERANCE, LARGEST_SCALE, Bundle
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots.spec import FULL_TORQUE_RAD
 from sim2real_deploy.robots.state import Floats
@@ -28,7 +28,9 @@ def static_checks(bundle: Bundle) -> list[Check]:
             "pose to the nearest stop", float(np.min([pose - low, high - pose])), 0, "rad"
         ),
         Check.at_least("error at full torque", float(np.min(torque / kp)), FULL_TORQUE_RAD, "rad"),
-        Check.at_most("range moved by an action of 1", float(np.max(scale / (high - low))), 1),
+        Check.at_most(
+            "range moved by an action of 1", float(np.max(scale / (high - low))), LARGEST_SCALE
+        ),
         Check.at_most("golden steps, largest error", golden_error(policy), GOLDEN_TOLERANCE),
         Check.at_most("answers that are not finite", wild_answers(policy), 0),
         Check.at_most("steps until it answers what it sees", steps_to_answer(policy), 0),

@@ -9,6 +9,7 @@ from sim2real_deploy.checks import exit_code
 from sim2real_deploy.cli import app
 from sim2real_deploy.cli import policy as _verb  # noqa: F401  registers itself
 from sim2real_deploy.gate import policy_check
+from sim2real_deploy.gate.order_search import find_order
 from sim2real_deploy.policy.alternatives import alternatives
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.policy.importers.assemble import import_policy
@@ -107,3 +108,38 @@ def test_the_order_that_would_walk_is_named(walker: Bundle) -> None:
     found = policy_check.orders_that_walk(wrong, nothing)
     assert any("isaac" in words for words in found)
     assert not any("sdk" in words for words in found)
+
+
+@samples
+def test_what_fails_is_named_by_move_and_joint(walker: Bundle) -> None:
+    """Falling at once is told of every move, with the joint that worked hardest."""
+    seen = policy_check.Walker(mislabelled(walker)).follow((0.5, 0.0, 0.0))
+    assert not seen.ok
+    assert seen.failure().startswith("vx +0.5: ")
+    assert any(name in seen.failure() for name in GO2.joint_names)
+
+
+def test_a_policy_that_drags_its_head_does_not_pass() -> None:
+    seen = policy_check.Seen((0.5, 0.0, 0.0), (0.5, 0.0, 0.0), 0.1, False, ("head",), "")
+    assert not seen.ok
+    assert "touches with head" in seen.failure()
+
+
+def test_most_moves_done_speak_for_the_orders() -> None:
+    good = policy_check.Seen((0.5, 0.0, 0.0), (0.5, 0.0, 0.0), 0.1, False)
+    bad = policy_check.Seen((0.0, 0.5, 0.0), (0.0, 0.0, 0.0), 0.1, False)
+    assert policy_check.walks_in_part([good, good, bad])
+    assert not policy_check.walks_in_part([good, bad, bad])
+
+
+@samples
+@pytest.mark.slow
+def test_an_order_left_open_is_found_in_the_twin(walker: Bundle) -> None:
+    """The assumed order falls, another does every move: that one is answered."""
+    bundles = {"gym": mislabelled(walker), "isaac": walker}
+
+    def bring_in(answers: dict[str, str]) -> Bundle:
+        return bundles[answers.get("joints", "gym")]
+
+    assert find_order({"joints": ("gym", "isaac")}, bring_in, nothing) == {"joints": "isaac"}
+    assert find_order({"joints": ("isaac", "gym")}, lambda answers: walker, nothing) == {}

@@ -56,7 +56,10 @@ def read_draft(source: Path, answers: Answers) -> tuple[str, Draft]:
     if found:
         names = ", ".join(network.name for _, network in found)
         raise Refusal(f"{source}: holds more than one policy ({names}); name the file")
-    raise _unknown(source)
+    below = _policies_below(source) if source.is_dir() else []
+    if len(below) == 1:
+        return read_draft(below[0], answers)
+    raise _unknown(source, below)
 
 
 def _described(source: Path) -> tuple[Format, Path, Any] | None:
@@ -73,13 +76,11 @@ def _described(source: Path) -> tuple[Format, Path, Any] | None:
     return None
 
 
-def _unknown(source: Path) -> Refusal:
-    if source.is_dir():
-        below = _policies_below(source)
-        if below:
-            lines = "\n".join(f"  {path}" for path in below[:LISTED])
-            more = f"\n  and {len(below) - LISTED} more" if len(below) > LISTED else ""
-            return Refusal(f"{source}: holds several policies; name one:\n{lines}{more}")
+def _unknown(source: Path, below: list[Path]) -> Refusal:
+    if below:
+        lines = "\n".join(f"  {path}" for path in below[:LISTED])
+        more = f"\n  and {len(below) - LISTED} more" if len(below) > LISTED else ""
+        return Refusal(f"{source}: holds {len(below)} policies; name one:\n{lines}{more}")
     nets = places.networks(source)
     if nets:
         return Refusal(

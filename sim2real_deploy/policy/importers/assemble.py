@@ -36,6 +36,7 @@ class Imported:
     form: str
     network: Path
     assumed: tuple[str, ...]  # what the source left to its project's code, in words
+    open_orders: dict[str, tuple[Any, ...]]  # what it leaves open, with the known answers
 
 
 def import_policy(
@@ -49,15 +50,28 @@ def import_policy(
     form, draft = read_draft(source, answers)
     answers.refuse_unused(draft.source)
     draft.robot = answers.robot or draft.robot
-    try:
-        contract, spec, model = _assemble(form, draft, name or folder.resolve().name, convert)
-    except Refusal:
-        if draft.other_observations is None:
-            raise
-        draft.claims["observations"] = draft.other_observations
-        contract, spec, model = _assemble(form, draft, name or folder.resolve().name, convert)
+    if answers.given:
+        draft.notes["set"] = ", ".join(f"{key}={value}" for key, value in answers.given.items())
+    contract, spec, model = _first_that_fits(form, draft, name or folder.resolve().name, convert)
     save.save_bundle(folder, contract, model)
-    return Imported(load_bundle(folder, spec), form, draft.network, tuple(draft.assumed))
+    assumed = tuple(dict.fromkeys(draft.assumed))
+    bundle = load_bundle(folder, spec)
+    return Imported(bundle, form, draft.network, assumed, draft.open_orders)
+
+
+def _first_that_fits(
+    form: str, draft: Draft, name: str, convert: Converter
+) -> tuple[Contract, RobotSpec, bytes]:
+    try:
+        return _assemble(form, draft, name, convert)
+    except Refusal as refusal:
+        for observations in draft.other_observations:
+            draft.claims["observations"] = observations
+            try:
+                return _assemble(form, draft, name, convert)
+            except Refusal:
+                continue
+        raise refusal
 
 
 def _assemble(
@@ -80,7 +94,7 @@ def _assemble(
             "imported_from": form,
             "source": draft.source.name,
             "network": draft.network.name,
-            **({"assumed": "; ".join(draft.assumed)} if draft.assumed else {}),
+            **({"assumed": "; ".join(dict.fromkeys(draft.assumed))} if draft.assumed else {}),
         },
     }
     spec, contract = _find_robot(draft, claims)
@@ -136,7 +150,8 @@ def _fit(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSp
     try:
         return spec, _checked(content, spec, draft)
     except Refusal:
-        if not draft.motor_order or len(joints) != spec.joint_count:
+        values = draft.claims["default_position"]
+        if not draft.motor_order or not len(joints) == len(values) == spec.joint_count:
             raise
         try:
             moved = _checked(_from_motor_order(content, draft, spec), spec, draft)

@@ -58,8 +58,10 @@ class Draft:
     held: Sequence[Held] = ()
     notes: dict[str, str] = field(default_factory=dict)  # what was taken from where, for provenance
     assumed: list[str] = field(default_factory=list)  # what the file leaves to its project's code
-    # The inputs in another form, where only the network can tell which it takes.
-    other_observations: list[dict[str, Any]] | None = None
+    # Orders that the file leaves open: for each `--set` key its known answers, the assumed first.
+    open_orders: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    # The inputs in other forms, where only the network can tell which it takes.
+    other_observations: list[list[dict[str, Any]]] = field(default_factory=list)
     # Per-joint fields that may stand in the order of the motors instead of the policy's own.
     motor_order: tuple[str, ...] = ()
 
@@ -73,7 +75,7 @@ class Answers:
         network: Path | None = None,
         robot: str = "",
     ) -> None:
-        self._given = dict(given or {})
+        self.given = dict(given or {})
         self._used: set[str] = set()
         self.network = network
         self.robot = robot
@@ -89,11 +91,19 @@ class Answers:
                 f"{source}: does not say all that a robot must know. Give it:\n"
                 + "\n".join(missing)
             )
-        return {key: self._given[key] for key in wanted}
+        return {key: self.given[key] for key in wanted}
+
+    def order(
+        self, key: str, known: Sequence[Any], draft_orders: dict[str, tuple[Any, ...]]
+    ) -> Any:
+        """The order that was given; else the first that is `known`, noted as still open."""
+        if not self.has(key):
+            draft_orders[key] = tuple(known)
+        return self.optional(key, known[0])
 
     def optional(self, key: str, default: Any) -> Any:
         self._used.add(key)
-        return self._given.get(key, default)
+        return self.given.get(key, default)
 
     def ranges(self, assumed: list[str]) -> Any:
         """The command ranges that were given, or the usual ones, which are then `assumed`."""
@@ -106,10 +116,10 @@ class Answers:
         return given or ASSUMED_RANGES
 
     def has(self, key: str) -> bool:
-        return key in self._given
+        return key in self.given
 
     def refuse_unused(self, source: Path) -> None:
-        unused = sorted(self._given.keys() - self._used)
+        unused = sorted(self.given.keys() - self._used)
         if unused:
             raise Refusal(
                 f"--set {', '.join(unused)}: {source} says that itself, or it has no such thing"

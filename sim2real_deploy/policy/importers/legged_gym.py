@@ -30,15 +30,28 @@ GAIT_PERIOD = 0.8  # s, of unitree_rl_gym's deploy scripts
 HIM_FRAMES = 6  # HIMLoco's history, the newest first
 # What the forks call the same thing; the first is unitree_rl_gym's own word.
 WORDS: Mapping[str, tuple[str, ...]] = {
-    "kps": ("kps", "ctrl_kp", "kp", "stiffness"),
-    "kds": ("kds", "ctrl_kd", "kd", "damping"),
-    "joints": ("leg_joint2motor_idx", "joint2motor_idx", "model_joint_names", "joint_names"),
+    "control_dt": ("control_dt", "step_dt", "policy_dt", "dt"),
+    "policy_path": ("policy_path", "policy_name", "policy_file", "model_path", "model_name"),
+    "default_angles": ("default_angles", "default_joint_pos", "default_dof_pos", "stand_pos"),
+    "kps": ("kps", "ctrl_kp", "policy_stiffness", "stiffness", "kp"),
+    "kds": ("kds", "ctrl_kd", "policy_damping", "damping", "kd"),
+    "joints": (
+        "leg_joint2motor_idx",
+        "joint2motor_idx",
+        "joint_ids_map",
+        "model_joint_names",
+        "joint_names",
+    ),
+    "model_joints": ("mapping_joints",),
+    "lin_vel_scale": ("lin_vel_scale", "obs_scales_lin_vel"),
     "ang_vel_scale": ("ang_vel_scale", "obs_scales_ang_vel"),
     "dof_pos_scale": ("dof_pos_scale", "obs_scales_dof_pos"),
     "dof_vel_scale": ("dof_vel_scale", "obs_scales_dof_vel"),
-    "cmd_scale": ("cmd_scale", "commands_scale"),
+    "cmd_scale": ("cmd_scale", "commands_scale", "command_scale"),
+    "num_obs": ("num_obs", "num_observations"),
     "frame": ("num_single_obs", "obs_size_single", "num_obs_current", "num_one_step_obs"),
     "frames": ("frame_stack", "history_length", "num_history", "obs_history_length"),
+    "stacked": ("num_obs_encoder", "num_obs_history", "num_stacked_obs"),
 }
 
 
@@ -61,12 +74,19 @@ class _Gym(Foreign):
     dof_pos_scale: float
     dof_vel_scale: float
     action_scale: Numbers
-    cmd_scale: tuple[float, float, float]
+    cmd_scale: tuple[float, float, float] | None = None
+    clip_actions: float | None = Field(default=None, gt=0)
+    model_joints: tuple[int, ...] = ()  # places in the MuJoCo model's order
     max_cmd: tuple[float, float, float] | None = None
-    num_actions: int = Field(gt=0)
     num_obs: int | None = Field(default=None, gt=0)
     frame: int | None = Field(default=None, gt=0)
     frames: int | None = Field(default=None, gt=0)
+    stacked: int | None = Field(default=None, gt=0)
+
+    @property
+    def num_actions(self) -> int:
+        lists = (self.joints, self.model_joints, self.default_angles, self.kps)
+        return next((len(values) for values in lists if isinstance(values, tuple) and values), 0)
 
     @property
     def rate_hz(self) -> float | None:
@@ -78,7 +98,9 @@ class _Gym(Foreign):
 
 
 def recognises(file: Path, content: Any) -> bool:
-    return isinstance(content, dict) and {"default_angles", "num_actions"} <= content.keys()
+    if not isinstance(content, dict) or "action_scale" not in content:
+        return False
+    return all(content.keys() & set(WORDS[word]) for word in ("default_angles", "kps", "kds"))
 
 
 def read(file: Path, content: Any, answers: Answers) -> Draft:
@@ -88,11 +110,17 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         raise Refusal(f"{file}: imu_type: 'torso': only an IMU in the base can be run")
     found = find_network(file, answers.network, gym.policy_path)
     assumed: list[str] = []
-    groups, others = _observations(gym, found, answers, file, assumed)
+    orders: dict[str, tuple[Any, ...]] = {}
+    groups, others = _observations(gym, found, answers, file, assumed, orders)
     joints: Sequence[str | int] | str = gym.joints
+    if not joints and gym.model_joints:
+        raise Refusal(
+            f"{file}: mapping_joints: numbers the joints of a MuJoCo model; import the file for "
+            "the real robot, or describe the policy: sim2real policy new"
+        )
     if not joints:
-        joints = answers.optional("joints", "gym")
-        if joints == "gym":
+        joints = answers.order("joints", ("gym", "sdk", "isaac"), orders)
+        if "joints" in orders:
             assumed.append("joints in the order of Unitree's MuJoCo models (--set joints=...)")
     rate = gym.rate_hz or answers.require(file, {"rate_hz": "how often the policy runs"})["rate_hz"]
     default = spread(gym.default_angles, count, f"{file}: default_angles")
@@ -109,12 +137,16 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             "action": {
                 "scale": spread(gym.action_scale, count, f"{file}: action_scale"),
                 "offset": default,
-                "observed": "raw",
+                "clip": None
+                if gym.clip_actions is None
+                else [(-gym.clip_actions, gym.clip_actions)] * count,
+                "observed": "raw" if gym.clip_actions is None else "clipped",
             },
             "observations": groups,
             "command_ranges": _ranges(gym, answers, assumed),
         },
         other_observations=others,
+        open_orders=orders,
         assumed=assumed,
         motor_order=("default_position", "offset"),
     )
@@ -122,22 +154,28 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
 
 def _in_our_words(content: Mapping[str, Any]) -> dict[str, Any]:
     told = dict(content)
+    scales = content.get("obs_scales")
+    if isinstance(scales, dict):
+        told |= {f"obs_scales_{name}": value for name, value in scales.items()}
     for ours, theirs in WORDS.items():
-        for word in theirs:
-            if content.get(word) is not None:
-                told[ours] = content[word]
-                break
-    return told
+        told[ours] = next((told[word] for word in theirs if told.get(word) is not None), None)
+    return {key: value for key, value in told.items() if value is not None}
 
 
 def _observations(
-    gym: _Gym, found: Path, answers: Answers, file: Path, assumed: list[str]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
-    """The network's input; and the same as two inputs, newest frame and history, where it is long.
+    gym: _Gym,
+    found: Path,
+    answers: Answers,
+    file: Path,
+    assumed: list[str],
+    orders: dict[str, tuple[Any, ...]],
+) -> tuple[list[dict[str, Any]], list[list[dict[str, Any]]]]:
+    """The network's inputs, and the other forms in which the same numbers may go in: newest frame
+    and history apart, or the newest frame alone. Which it is, only the network can tell.
 
     How many numbers one frame has, and how many frames there are, the file or the network say."""
     plain = 9 + 3 * gym.num_actions
-    seen = _input_size(found) or gym.num_obs
+    seen = _input_size(found) or gym.stacked or gym.num_obs
     frame = gym.frame or (gym.num_obs if gym.frames is None else None) or plain
     if seen is not None and seen % frame and seen % plain == 0:
         frame = plain
@@ -145,49 +183,59 @@ def _observations(
     if frames is None:
         frames = seen // frame if seen is not None and seen % frame == 0 else 1
     him = frame == plain and frames == HIM_FRAMES
-    order = _order(gym, frame, him, answers, file, assumed)
-    newest = answers.optional("newest", "first" if him else "last")
+    order = _order(gym, frame, him, answers, file, orders)
+    if "terms" in orders:
+        assumed.append(f"observations in {orders['terms'][0]}'s order (--set terms=...)")
     terms = [_term(name, gym, answers) for name in order]
-    history = {"layout": "by_frame", "newest": newest, "start": "zeros"} if frames > 1 else {}
-    stacked = {"input": "", "terms": [{**term, "history": frames} for term in terms], **history}
+    alone = [{"input": "", "terms": terms}]
     if frames == 1:
-        return [stacked], None
-    assumed.append(f"{frames} frames of history, the newest {newest} (--set newest=first or last)")
-    return [stacked], [{"input": "obs", "terms": terms}, {**stacked, "input": "obs1"}]
+        return alone, []
+    newest = answers.order("newest", ("first", "last") if him else ("last", "first"), orders)
+    assumed.append(f"where it has history, the newest comes {newest} (--set newest=first or last)")
+    stacked = {
+        "input": "",
+        "terms": [{**term, "history": frames} for term in terms],
+        "layout": "by_frame",
+        "newest": newest,
+        "start": "zeros",
+    }
+    apart = [{"input": "obs", "terms": terms}, {**stacked, "input": "obs1"}]
+    return [stacked], [apart, alone]
 
 
 def _order(
-    gym: _Gym, frame: int, him: bool, answers: Answers, file: Path, assumed: list[str]
+    gym: _Gym,
+    frame: int,
+    him: bool,
+    answers: Answers,
+    file: Path,
+    orders: dict[str, tuple[Any, ...]],
 ) -> tuple[str, ...]:
+    """The terms of one frame: the usual ones, in an order that only the deploy script knows."""
     plain = 9 + 3 * gym.num_actions
-    told = answers.optional("terms", None)
-    if told is not None:
-        return term_order(told, "--set terms")
-    if frame == plain + 2:
-        return (*TERM_ORDERS["unitree"], "gait_phase")
-    if frame == plain + 3:
-        return ("base_lin_vel", *TERM_ORDERS["unitree"])
-    if frame != plain:
-        answers.require(
-            file,
-            {
-                "terms": f"what the {frame} numbers of one frame are, in order: a list such as "
-                "[base_lin_vel, base_ang_vel, projected_gravity, velocity_command, joint_pos_rel, "
-                "joint_vel, last_action, foot_contacts]"
-            },
+    before = ("base_lin_vel",) if frame == plain + 3 else ()
+    after = ("gait_phase",) if frame == plain + 2 else ()
+    if frame not in (plain, plain + 2, plain + 3):
+        hint = (
+            f"what the {frame} numbers of one frame are, in order: a list such as [base_lin_vel, "
+            "base_ang_vel, projected_gravity, velocity_command, joint_pos_rel, joint_vel, "
+            "last_action, foot_contacts]"
         )
-    # Who stacks frames beside a `frame_stack` or six of them has an order of its own.
-    name = "himloco" if him else "genesis" if gym.frames and gym.frame and not gym.num_obs else ""
-    if name:
-        assumed.append(f"observations in {name}'s order (--set terms={'|'.join(TERM_ORDERS)})")
-    return TERM_ORDERS[name or "unitree"]
+        return term_order(answers.require(file, {"terms": hint})["terms"], "--set terms")
+    # Who stacks frames by `frame_stack`, or six of them, is known for an order of its own.
+    first = "himloco" if him else "genesis" if gym.frames and gym.frame and not gym.num_obs else ""
+    first = first or "unitree"
+    told = answers.order("terms", (first, *(n for n in TERM_ORDERS if n != first)), orders)
+    terms = term_order(told, "--set terms")
+    return terms if isinstance(told, list) else (*before, *terms, *after)
 
 
 def _term(name: str, gym: _Gym, answers: Answers) -> dict[str, Any]:
     scales: dict[str, Any] = {
         "base_lin_vel": gym.lin_vel_scale,
         "base_ang_vel": gym.ang_vel_scale,
-        "velocity_command": gym.cmd_scale,
+        "velocity_command": gym.cmd_scale
+        or (gym.lin_vel_scale, gym.lin_vel_scale, gym.ang_vel_scale),
         "joint_pos_rel": gym.dof_pos_scale,
         "joint_vel": gym.dof_vel_scale,
     }

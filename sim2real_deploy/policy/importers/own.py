@@ -4,6 +4,7 @@ Golden steps, sha256 and the names of the network's inputs are worked out at imp
 stands for all joints; `offset` is the default pose unless it says otherwise.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from sim2real_deploy.policy.importers.draft import Answers, Draft, Held, Numbers
 from sim2real_deploy.policy.importers.places import find_network
 
 NAME = "sim2real policy.yaml"
+UNKNOWN = "???"  # what `policy new` writes where only a person knows
 
 
 class _Action(Strict):
@@ -65,6 +67,9 @@ def recognises(file: Path, content: Any) -> bool:
 
 
 def read(file: Path, content: Any, answers: Answers) -> Draft:
+    unanswered = list(_unanswered(content, ""))
+    if unanswered:
+        raise Refusal(f"{file}: still to be answered: {', '.join(unanswered)}")
     told = configfile.parse(content, _Written, str(file))
     network = find_network(file, answers.network, told.network)
     count = _count(told, file)
@@ -96,6 +101,17 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         },
         notes={key: str(value) for key, value in told.provenance.items()},
     )
+
+
+def _unanswered(content: Any, key: str) -> Iterator[str]:
+    """Where `policy new` left a question mark."""
+    if content == UNKNOWN:
+        yield key
+    if isinstance(content, list):
+        content = dict(enumerate(content))
+    if isinstance(content, dict):
+        for name, value in content.items():
+            yield from _unanswered(value, f"{key}.{name}" if key else str(name))
 
 
 def _count(told: _Written, file: Path) -> int:

@@ -97,12 +97,15 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     assumed = (
         [] if ranges is not STICKS else ["commands from -1 to 1, as rl_sar's sticks give them"]
     )
-    if controller:
+    orders: dict[str, tuple[Any, ...]] = {}
+    joints: Any = names or given["joints"]
+    if controller and names is not None:
+        joints = answers.order("joints", (names, "sdk", "gym", "isaac"), orders)
         assumed.append(f"joints and stance from {CONTROLLER} of quadruped_ros2_control")
     return Draft(
         source=file,
         network=network,
-        joints=names or given["joints"],
+        joints=joints,
         claims={
             "rate_hz": given.get("rate_hz") or 1 / ((config.dt or 0) * (config.decimation or 0)),
             "default_position": default,
@@ -123,6 +126,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             "key": title,
         },
         assumed=assumed,
+        open_orders=orders,
     )
 
 
