@@ -10,7 +10,7 @@ import multiprocessing
 import struct
 import time
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 
@@ -66,7 +66,15 @@ WAY_ROWS = (
 )
 
 
-def judge(vendor_codec: Codec, codec: Codec, vendor_way: OneWay, way: OneWay) -> BenchResult:
+def judge(
+    vendor_codec: Codec | None, codec: Codec, vendor_way: OneWay | None, way: OneWay
+) -> BenchResult:
+    """Without the vendor's SDK there is nothing to compare with: ours alone."""
+    if vendor_codec is None or vendor_way is None:
+        rows = [*_rows(codec, way)]
+        raw = {"our_codec": asdict(codec), "our_way": asdict(way)}
+        checks = [Check.at_most("samples lost", way.lost, 0)]
+        return BenchResult("bench wire", checks, raw, ("", "ours (no vendor SDK)", "unit"), rows)
     checks = [
         Check.at_least("decode, times faster", vendor_codec.decode / codec.decode, 30),
         Check.at_least("encode, times faster", vendor_codec.encode / codec.encode, 30),
@@ -75,20 +83,22 @@ def judge(vendor_codec: Codec, codec: Codec, vendor_way: OneWay, way: OneWay) ->
         Check.at_least("receiver's CPU, times lower", vendor_way.cpu_percent / way.cpu_percent, 5),
         Check.at_most("samples lost", way.lost, 0),
     ]
-    rows = [
-        (name, getattr(vendor_codec, name), getattr(codec, name), "us")
-        for name in ("decode", "encode", "checksum")
-    ] + [
-        (words, getattr(vendor_way, name), getattr(way, name), unit)
-        for name, words, unit in WAY_ROWS
-    ]
+    beside = zip(_rows(vendor_codec, vendor_way), _rows(codec, way), strict=True)
+    both = [(words, theirs, ours, unit) for (words, theirs, unit), (_, ours, _) in beside]
     raw = {
         "vendor_codec": asdict(vendor_codec),
         "our_codec": asdict(codec),
         "vendor_way": asdict(vendor_way),
         "our_way": asdict(way),
     }
-    return BenchResult("bench wire", checks, raw, ("", "vendor's", "ours", "unit"), rows)
+    return BenchResult("bench wire", checks, raw, ("", "vendor's", "ours", "unit"), both)
+
+
+def _rows(codec: Codec, way: OneWay) -> Iterator[tuple[str, float, str]]:
+    for name in ("decode", "encode", "checksum"):
+        yield name, getattr(codec, name), "us"
+    for name, words, unit in WAY_ROWS:
+        yield words, getattr(way, name), unit
 
 
 def run(robot: str, seconds: float, progress: Progress) -> BenchResult:
@@ -97,12 +107,14 @@ def run(robot: str, seconds: float, progress: Progress) -> BenchResult:
     spec = load_robot(robot)
     theirs, ours = _codecs(spec)
     ways: dict[Callable[..., None], list[list[float]]] = {_ours: [], _vendors: []}
-    turns = [_ours, _vendors, _ours, _vendors]
+    turns = 2 * [_ours, _vendors] if theirs is not None else 2 * [_ours]
     for number, receive in enumerate(turns):
-        progress("our path" if receive is _ours else "vendor's path", (1 + number) / 5)
+        done = (1 + number) / (1 + len(turns))
+        progress("our path" if receive is _ours else "vendor's path", done)
         ways[receive].append(_one_way(receive, spec, seconds / 2))
     progress("done", 1.0)
-    return judge(theirs, ours, _summary(ways[_vendors]), _summary(ways[_ours]))
+    vendor_way = _summary(ways[_vendors]) if theirs is not None else None
+    return judge(theirs, ours, vendor_way, _summary(ways[_ours]))
 
 
 def _summary(turns: list[list[float]]) -> OneWay:
@@ -114,7 +126,7 @@ def _summary(turns: list[list[float]]) -> OneWay:
     return OneWay(float(p50), float(p99), float(delays.max()), cpu * 100, sent, sent - received)
 
 
-def _codecs(robot: RobotSpec) -> tuple[Codec, Codec]:
+def _codecs(robot: RobotSpec) -> tuple[Codec | None, Codec]:
     family = FAMILIES[robot.wire.family]
     # Two alternate: a repeated command would not be encoded again.
     commands = itertools.cycle(
@@ -124,30 +136,31 @@ def _codecs(robot: RobotSpec) -> tuple[Codec, Codec]:
     encoder, decoder = CommandEncoder(robot), StateDecoder(robot)
     state_sample = StateEncoder(robot).encode(_standing(robot))
     command_sample = encoder.encode(next(commands))
-    state_class, command_class = (
-        vendor.idl(family.state.type_name),
-        vendor.idl(family.command.type_name),
-    )
-    their_command = command_class.deserialize(command_sample)
-    checksum = vendor.checksum()
-
     jobs: dict[str, tuple[Callable[[], object], int]] = {
         "decode": (lambda: _read_all(decoder.decode(state_sample, 0)), 20),
         "encode": (lambda: encoder.encode(next(commands)), 20),
         "checksum": (lambda: encoder.checksum.of(command_sample), 20),
-        "their decode": (lambda: state_class.deserialize(state_sample), 2),
-        "their encode": (their_command.serialize, 2),
-        "their checksum": (lambda: checksum(their_command), 2),
     }
+    if vendor.installed():
+        state_class = vendor.idl(family.state.type_name)
+        command = vendor.idl(family.command.type_name).deserialize(command_sample)
+        checksum = vendor.checksum()
+        jobs |= {
+            "their decode": (lambda: state_class.deserialize(state_sample), 2),
+            "their encode": (command.serialize, 2),
+            "their checksum": (lambda: checksum(command), 2),
+        }
     # Alternating short bursts, and the best of each: the cost of the code, not of the machine.
     best = dict.fromkeys(jobs, float("inf"))
     for _ in range(400):
         for name, (job, times) in jobs.items():
             best[name] = min(best[name], timeit.timeit(job, number=times) / times * 1e6)
-    return (
-        Codec(best["their decode"], best["their encode"], best["their checksum"]),
-        Codec(best["decode"], best["encode"], best["checksum"]),
+    ours, *theirs = (
+        Codec(*(best[f"{whose}{what}"] for what in ("decode", "encode", "checksum")))
+        for whose in ("", "their ")
+        if f"{whose}decode" in best
     )
+    return (theirs[0] if theirs else None), ours
 
 
 def _one_way(receive: Callable[..., None], robot: RobotSpec, seconds: float) -> list[float]:

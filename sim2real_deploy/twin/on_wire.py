@@ -22,13 +22,14 @@ from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire import motion_switcher, sport_state
 from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
-from sim2real_deploy.wire.messages import FAMILIES, SPORT_MODE_STATE
+from sim2real_deploy.wire.messages import FAMILIES, SPORT_MODE_STATE, WIRELESS_CONTROLLER
 from sim2real_deploy.wire.rpc import RpcServer
 
 Result = TypeVar("Result")
 
-SPORT_SERVICE = "sport"
+SPORT_SERVICE, ROBOT_STATE_SERVICE = "sport", "robot_state"
 _SPORT_STATE_EVERY = 5  # periods
+_REMOTE_EVERY = 10
 _SERVICE_POLL = 0.05  # s
 _GIVE_UP = 0.25  # s behind, when catching up would only make a burst of the past
 _ANSWER_WITHIN = 2.0  # s
@@ -59,9 +60,11 @@ class TwinOnWire:
         self._commands = end.reader(LOW_CMD, family.command)
         self._states = end.writer(LOW_STATE, family.state)
         self._sport_states = end.writer(sport_state.SPORT_STATE_TOPIC, SPORT_MODE_STATE)
+        self._remotes = end.writer(sport_state.WIRELESS_TOPIC, WIRELESS_CONTROLLER)
         self._services = (
             RpcServer(end, motion_switcher.SERVICE, self._serve_switcher),
             RpcServer(end, SPORT_SERVICE, self._serve_sport),
+            RpcServer(end, ROBOT_STATE_SERVICE, self._serve_robot_state),
         )
         self._asked: deque[tuple[Callable[[TwinRobot], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
@@ -121,6 +124,8 @@ class TwinOnWire:
                 self._states.write(state)
             if self.timing.periods % _SPORT_STATE_EVERY == 0:
                 self._send_sport_state()
+            if self.timing.periods % _REMOTE_EVERY == 0:
+                self._remotes.write(sport_state.encode_wireless(self.twin.remote))
             self.timing.periods += 1
 
     def _keep_time(self, due: int) -> int:
@@ -170,6 +175,9 @@ class TwinOnWire:
 
     def _serve_sport(self, api: int, parameter: str) -> tuple[int, str]:
         return self.ask(partial(_sport, api, parameter))
+
+    def _serve_robot_state(self, api: int, parameter: str) -> tuple[int, str]:
+        return self.ask(lambda twin: twin.sport.serve_robot_state(api, parameter))
 
 
 def _switcher(api: int, parameter: str, twin: TwinRobot) -> tuple[int, str]:

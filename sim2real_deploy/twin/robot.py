@@ -134,7 +134,7 @@ class TwinRobot:
         strength = errors.motors.strengths(self.robot)
         self.boards = Boards(self.robot, errors.command_timeout, strength)
         self._line = DelayLine(self._late, self._physics.steps, self.boards.command)
-        self.sport = SportMode(self.robot, self._sport_at_boot)
+        self.sport = SportMode(self.robot, self._sport_at_boot, self._qpos)
         self.battery = BatteryModel(self.robot, errors.power)
         readings = self._message.motors
         self.encoders = EncoderModel(self.robot, readings, errors.encoders, streams[0])
@@ -241,6 +241,11 @@ class TwinRobot:
     @property
     def hangs(self) -> bool:
         return self.mount.kind == "hung" or (self.hoist is not None and self.hoist.on)
+
+    @property
+    def remote(self) -> remote.Remote:
+        """The wireless controller, as it is held now."""
+        return remote.decode(self._message.slow.remote)
 
     @property
     def base_truth(self) -> BaseTruth:

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.motors import MotorCommand
@@ -15,7 +16,12 @@ from sim2real_deploy.wire.motion_switcher import CHECK, RELEASE, SELECT
 from sim2real_deploy.wire.rpc import NOT_IMPLEMENTED
 
 DAMP, STAND_UP, STAND_DOWN, RECOVERY_STAND = 1001, 1004, 1005, 1006  # of sport
+SERVICE_SWITCH, REPORT_RATE, SERVICE_LIST = 1001, 1002, 1003  # of robot_state
 BAD_PARAMETER = 3204  # the vendor's RPC code
+NO_SUCH_SERVICE = 5201  # robot_state's own
+SPORT_SERVICE = "sport_mode"
+_PROTECTED = ("motion_switcher", "robot_state")
+_IS_PROTECTED = 5  # a status
 _MODES = {"normal", "ai", "advanced", "mcf"}
 _MOVE_SECONDS = 1.5
 
@@ -23,13 +29,19 @@ _MOVE_SECONDS = 1.5
 class SportMode:
     """Which mode is on, and the pose it holds."""
 
-    def __init__(self, robot: RobotSpec, on: bool) -> None:
-        self._robot = robot
+    def __init__(self, robot: RobotSpec, on: bool, joints: npt.NDArray[np.float64]) -> None:
+        """`joints` are the robot's positions, kept up to date by it."""
+        self._robot, self._joints = robot, joints
         self.mode = "normal" if on else ""
         self.command = MotorCommand(robot.joint_count)
         self._target = self._from = robot.sit_pose.astype(np.float64)
         self._damped = False
         self._since_ns = -round(_MOVE_SECONDS * 1e9)
+
+    def _begin(self, target: npt.NDArray[np.float64], now_ns: int) -> None:
+        """Move there from where the joints are: damped, they may be anywhere."""
+        self._from, self._target = self._joints.copy(), target
+        self._since_ns, self._damped = now_ns, False
 
     def update(self, now_ns: int) -> MotorCommand:
         """The command sport mode has for the motors now."""
@@ -54,12 +66,31 @@ class SportMode:
             if name not in _MODES:
                 return BAD_PARAMETER, ""
             self.mode = name
-            self._since_ns, self._damped = now_ns, False
+            self._begin(self._target, now_ns)
             return 0, ""
         return NOT_IMPLEMENTED, ""
 
+    def serve_robot_state(self, api: int, parameter: str) -> tuple[int, str]:
+        """One request to robot_state: which services run, and sport mode's switch."""
+        if api == SERVICE_LIST:
+            sport = {"name": SPORT_SERVICE, "status": int(bool(self.mode)), "protect": 0}
+            others = [{"name": name, "status": 1, "protect": 1} for name in _PROTECTED]
+            return 0, json.dumps([sport, *others])
+        if api == REPORT_RATE:
+            return 0, ""
+        if api != SERVICE_SWITCH:
+            return NOT_IMPLEMENTED, ""
+        name, switch = _field(parameter, "name"), _field(parameter, "switch")
+        if name in _PROTECTED:
+            return 0, json.dumps({"name": name, "status": _IS_PROTECTED})
+        if name != SPORT_SERVICE or switch not in (0, 1):
+            return NO_SUCH_SERVICE, ""
+        self.mode = (self.mode or "normal") if switch else ""
+        return 0, json.dumps({"name": name, "status": switch})
+
     def serve_sport(self, api: int, parameter: str, now_ns: int) -> tuple[int, str]:
-        """One request to sport: what moves between lying and standing; the rest is agreed to."""
+        """One request to sport: what moves between lying and standing, from where the joints are
+        now; the rest is agreed to."""
         poses = {
             STAND_UP: self._robot.stand_pose,
             RECOVERY_STAND: self._robot.stand_pose,
@@ -68,8 +99,7 @@ class SportMode:
         if api == DAMP:
             self._damped = True
         elif api in poses:
-            self._from, self._target = self.command.q.copy(), poses[api].astype(np.float64)
-            self._since_ns, self._damped = now_ns, False
+            self._begin(poses[api].astype(np.float64), now_ns)
         return 0, ""
 
 

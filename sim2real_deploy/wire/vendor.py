@@ -1,4 +1,4 @@
-"""The vendor SDK's IDL classes, from whichever install of it there is.
+"""The vendor SDK's IDL classes, from whichever install of it there is: to compare ours with.
 
 A robot owner has the SDK installed from source, complete. The wheel on PyPI lacks packages that
 its own __init__ imports, so importing it fails although the classes we want are there; a bare
@@ -40,6 +40,16 @@ def _install() -> ModuleType:
     package.__spec__ = spec
     sys.modules[PACKAGE] = package
     return package
+
+
+@cache
+def installed() -> bool:
+    """Whether its classes can be used; they need the Python binding of Cyclone DDS, too."""
+    try:
+        module("idl.unitree_go.msg.dds_")
+    except (Refusal, ImportError):
+        return False
+    return True
 
 
 def module(name: str) -> Any:

@@ -9,14 +9,19 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import pytest
 
 from sim2real_deploy.robots import RobotSpec, RobotState, load_robot
+from sim2real_deploy.wire import vendor
 from sim2real_deploy.wire.encoders import StateEncoder
 from sim2real_deploy.wire.messages import FAMILIES
 from sim2real_deploy.wire.remote import Remote, encode
 from support.places import DATA as TEST_DATA
 
 _held: list[IO[str]] = []
+needs_vendor_sdk = pytest.mark.skipif(
+    not vendor.installed(), reason="no vendor SDK here: pip install --no-deps unitree-sdk2"
+)
 DATA = TEST_DATA / "wire"
 
 

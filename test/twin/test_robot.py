@@ -1,6 +1,7 @@
 """The twin in process: repeatable, stands up, refuses bad input, fights while sport mode is on."""
 
 import itertools
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,13 +13,22 @@ from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.floors import FLOORS
 from sim2real_deploy.twin.message import StateMessage
 from sim2real_deploy.twin.robot import TwinRobot
-from sim2real_deploy.twin.sport import STAND_DOWN, STAND_UP
+from sim2real_deploy.twin.sport import (
+    DAMP,
+    NO_SUCH_SERVICE,
+    RECOVERY_STAND,
+    SERVICE_LIST,
+    SERVICE_SWITCH,
+    STAND_DOWN,
+    STAND_UP,
+)
 from sim2real_deploy.wire import remote
 from sim2real_deploy.wire.decoders import StateDecoder
 from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.in_process import InProcessLink
 from sim2real_deploy.wire.messages import GO_LOW_CMD
 from sim2real_deploy.wire.motion_switcher import CHECK, RELEASE, SELECT
+from sim2real_deploy.wire.rpc import NOT_IMPLEMENTED
 from support.twin_support import JOINTS, ROBOT, command, decode, stand, stand_up, twin
 from support.wire_support import robot as wire_robot
 
@@ -196,6 +206,54 @@ def test_sport_mode_stands_up_and_down_by_itself() -> None:
         heights.append(robot.truth.position[2])
     assert heights[0] == pytest.approx(ROBOT.base_height, abs=0.04)
     assert heights[1] < 0.16
+
+
+@pytest.mark.parametrize("first", [(DAMP,), (STAND_UP, DAMP), ()], ids=str)
+@pytest.mark.parametrize("stand", [STAND_UP, RECOVERY_STAND])
+def test_sport_mode_stands_up_from_wherever_its_joints_are(
+    first: tuple[int, ...], stand: int
+) -> None:
+    """Damped it has sunk to the floor, and what it commanded last says nothing of where it is."""
+    robot = TwinRobot(ROBOT, sport_mode=True)
+    tilts = []
+    for api in (*first, stand):
+        assert robot.sport.serve_sport(api, "", robot.now_ns()) == (0, "")
+        for _ in range(1000):
+            robot.advance(None)
+            tilts.append(1 - 2 * np.sum(robot.truth.quaternion[1:3] ** 2))
+    assert min(tilts) > 0.9  # upright all the time
+    assert robot.truth.position[2] == pytest.approx(ROBOT.base_height, abs=0.04)
+
+
+def test_sport_mode_that_is_selected_again_does_not_throw_a_standing_robot() -> None:
+    robot = TwinRobot(ROBOT)
+    stand_up(robot, 2.0)
+    assert robot.sport.serve_switcher(SELECT, '{"name": "normal"}', robot.now_ns())[0] == 0
+    speeds = []
+    for _ in range(1000):
+        robot.advance(None)
+        speeds.append(np.abs(robot.truth.velocity).max())
+    assert max(speeds) < 1.0
+
+
+def test_the_robot_state_service_lists_and_switches_sport_mode() -> None:
+    robot = TwinRobot(ROBOT, sport_mode=True)
+    serve = robot.sport.serve_robot_state
+
+    def status() -> int:
+        code, data = serve(SERVICE_LIST, "{}")
+        assert code == 0
+        return {service["name"]: service["status"] for service in json.loads(data)}["sport_mode"]
+
+    assert status() == 1
+    assert serve(SERVICE_SWITCH, '{"name": "sport_mode", "switch": 0}')[0] == 0
+    assert (status(), robot.sport.mode) == (0, "")
+    assert serve(SERVICE_SWITCH, '{"name": "sport_mode", "switch": 1}')[0] == 0
+    assert (status(), robot.sport.mode) == (1, "normal")
+    protected = serve(SERVICE_SWITCH, '{"name": "motion_switcher", "switch": 0}')
+    assert json.loads(protected[1])["status"] == 5
+    assert serve(SERVICE_SWITCH, '{"name": "lidar", "switch": 0}')[0] == NO_SUCH_SERVICE
+    assert serve(1099, "{}")[0] == NOT_IMPLEMENTED
 
 
 @pytest.mark.parametrize("parameter", ["", "[]", "{", '{"name": 5}', '{"name": "dance"}'])

@@ -17,7 +17,7 @@ from sim2real_deploy.wire.decoders import CommandDecoder, Flaw, StateDecoder
 from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder, roll_pitch_yaw
 from sim2real_deploy.wire.layout import Layout
 from sim2real_deploy.wire.messages import FAMILIES
-from support.wire_support import golden, layouts, robot, state
+from support.wire_support import golden, layouts, needs_vendor_sdk, robot, state
 
 FAMILY_NAMES = list(FAMILIES)
 
@@ -151,6 +151,7 @@ def tame(value: Any, mask: int = ~0) -> Any:
 random_bits = st.integers(0, 2**32 - 1).map(lambda seed: np.random.default_rng(seed).bytes(4096))
 
 
+@needs_vendor_sdk
 @pytest.mark.parametrize("layout", layouts(), ids=lambda layout: layout.type_name)
 @settings(max_examples=40, deadline=None)
 @given(bits=random_bits)
@@ -162,6 +163,7 @@ def test_bytes_are_those_of_the_vendors_serialiser(layout: Layout, bits: bytes) 
     assert unpack(layout, ours) == fields
 
 
+@needs_vendor_sdk
 @pytest.mark.parametrize("layout", layouts(), ids=lambda layout: layout.type_name)
 @settings(max_examples=20, deadline=None)
 @given(bits=random_bits)

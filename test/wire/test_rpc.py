@@ -22,7 +22,7 @@ from sim2real_deploy.wire.rpc import (
     RpcServer,
     RpcTimeout,
 )
-from support.wire_support import free_domain
+from support.wire_support import free_domain, needs_vendor_sdk
 
 
 class Robot:
@@ -168,6 +168,7 @@ def test_a_request_says_what_was_asked_for(ends: tuple[Participant, Participant]
     assert sample.data.wants_answer
 
 
+@needs_vendor_sdk
 def test_the_sport_state_is_what_the_vendors_class_reads() -> None:
     def numbers(count: int, first: float) -> np.ndarray:
         return np.arange(count, dtype=np.float32) + np.float32(first)
@@ -197,6 +198,7 @@ def test_the_sport_state_is_what_the_vendors_class_reads() -> None:
     assert sport_state.decode(sample[:-1]) is None
 
 
+@needs_vendor_sdk
 def test_the_wireless_message_is_what_the_vendors_class_reads() -> None:
     remote = Remote(lx=0.5, ly=-0.25, rx=1.0, ry=-1.0, pressed=frozenset({"L2", "B"}))
     sample = sport_state.encode_wireless(remote)
