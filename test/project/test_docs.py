@@ -55,6 +55,9 @@ def test_documented_commands_and_arguments_exist(document: Path) -> None:
             options = {name for p in chosen.params for name in (*p.opts, *p.secondary_opts)}
             for option in re.findall(r"(?<!\S)--[a-z-]+", rest):
                 assert option in {*options, "--help"}, f"sim2real {verb} {sub} {option}"
+            for needed in chosen.params if code.startswith("```") and rest.strip() else ():
+                required = needed.required and needed.opts[0].startswith("--")
+                assert not required or needed.opts[0] in rest, f"{verb} {sub}: {needed.opts[0]}"
         for name in re.findall(r"(?<!-p )\b([a-z_]+):=", code):
             assert name in ARGUMENTS | {"name"}, f"{name}:="
 
