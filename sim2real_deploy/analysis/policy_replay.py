@@ -20,6 +20,7 @@ from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.topics import ACTION, LOW_STATE, OBSERVATION, TICKS
 from sim2real_deploy.wire.decoders import StateDecoder
@@ -153,7 +154,7 @@ def replay_policy(recorded: Recorded, other: Bundle | None = None) -> PolicyRepl
     targets = np.empty((len(steps), recorded.robot.joint_count), np.float32)
     compared = np.zeros(len(steps), np.bool_)
     missing = 0
-    for index, state in _states_in_order(recorded, steps):
+    for index, state in _states_in_order(recorded, steps, policy.odometry):
         if steps.begins[index]:
             policy.reset()
         if state is None:
@@ -189,8 +190,11 @@ def replay_policy(recorded: Recorded, other: Bundle | None = None) -> PolicyRepl
     )
 
 
-def _states_in_order(recorded: Recorded, steps: Steps) -> Iterator[tuple[int, RobotState | None]]:
-    """The state of each step, decoded as control does."""
+def _states_in_order(
+    recorded: Recorded, steps: Steps, odometry: LegOdometry | None
+) -> Iterator[tuple[int, RobotState | None]]:
+    """The state of each step, decoded as control does. Odometry, if the policy sees its velocity,
+    gets every state before it, timed by the robot's own millisecond counter."""
     topic = recorded.bag.require(LOW_STATE)
     layout = FAMILIES[recorded.robot.wire.family].state
     wanted = np.unique(steps.state_tick)
@@ -199,13 +203,29 @@ def _states_in_order(recorded: Recorded, steps: Steps) -> Iterator[tuple[int, Ro
         good = [message.data for message in chunk if len(message.data) == layout.size]
         ticks = np.frombuffer(b"".join(good), layout.dtype)["tick"].astype(np.int64)
         nearest = np.minimum(np.searchsorted(wanted, ticks), len(wanted) - 1)
-        for index in np.flatnonzero(wanted[nearest] == ticks).tolist():
+        kept = np.ones(len(ticks), np.bool_) if odometry else wanted[nearest] == ticks
+        for index in np.flatnonzero(kept).tolist():
             samples.setdefault(int(ticks[index]), good[index])
     decoder = StateDecoder(recorded.robot)
+    if odometry is not None:
+        yield from _with_odometry(samples, decoder, steps, odometry)
+        return
     for index, tick in enumerate(steps.state_tick.tolist()):
         sample = samples.get(tick)
         now_ns = int(steps.now_ns[index])
         yield index, None if sample is None else decoder.decode(sample, now_ns)
+
+
+def _with_odometry(
+    samples: dict[int, bytes], decoder: StateDecoder, steps: Steps, odometry: LegOdometry
+) -> Iterator[tuple[int, RobotState | None]]:
+    order, at = sorted(samples), 0
+    for index, tick in enumerate(steps.state_tick.tolist()):
+        while at < len(order) and order[at] <= tick:
+            odometry.update(decoder.decode(samples[order[at]], order[at] * 1_000_000))
+            at += 1
+        sample = samples.get(tick)
+        yield index, None if sample is None else decoder.decode(sample, tick * 1_000_000)
 
 
 def _matched(

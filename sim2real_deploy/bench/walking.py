@@ -19,9 +19,8 @@ from sim2real_deploy.checks import Check
 from sim2real_deploy.gate.engines import FIRST
 from sim2real_deploy.gate.episodes import watch_episode
 from sim2real_deploy.gate.scenarios import SETTLE_S, Command, Pushes, Scenario
-from sim2real_deploy.policy.bundle import Bundle, load_bundle
+from sim2real_deploy.policy.bundle import Bundle, load_own_bundle
 from sim2real_deploy.policy.contract import bundle_folder
-from sim2real_deploy.robots import load_robot
 from sim2real_deploy.robots.geometry import tilt
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.floors import Floor
@@ -146,7 +145,6 @@ class TrialRow:
 
 def run(
     policy: str,
-    robot: str,
     seeds: int,
     workers: int,
     table: Path | None,
@@ -157,29 +155,30 @@ def run(
     rows: list[TrialRow] = []
     for trial in TRIALS:
         progress(trial.name, len(rows) / len(TRIALS))
-        rows += evaluate(folder, robot, seeds, workers, (trial,))
+        rows += evaluate(folder, seeds, workers, (trial,))
     if table:
         table.write_text(markdown(rows), encoding="utf-8")
     if pictures:
         pictures.mkdir(parents=True, exist_ok=True)
-        bundle = load_bundle(folder, load_robot(robot))
-        gait_pictures(bundle, pictures / "gait_strip.png", pictures / "gait_feet.png")
+        gait_pictures(
+            load_own_bundle(folder), pictures / "gait_strip.png", pictures / "gait_feet.png"
+        )
     named = [{**asdict(row), "trial": row.trial.name} for row in rows]
     return BenchResult(f"bench walking: {folder.name}, {seeds} seeds", judge(rows), {"rows": named})
 
 
 def evaluate(
-    folder: Path, robot: str, seeds: int, workers: int, trials: Iterable[Trial] = TRIALS
+    folder: Path, seeds: int, workers: int, trials: Iterable[Trial] = TRIALS
 ) -> Iterator[TrialRow]:
     """Rows as they are finished, in order."""
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         for trial in trials:
-            run: Callable[[int], WalkRun] = partial(_run, folder, robot, trial)
+            run: Callable[[int], WalkRun] = partial(_run, folder, trial)
             yield TrialRow.of(trial, pool.map(run, range(seeds), chunksize=1))
 
 
-def _run(folder: Path, robot: str, trial: Trial, seed: int) -> WalkRun:
-    return roll_out(load_bundle(folder, load_robot(robot)), trial, seed)
+def _run(folder: Path, trial: Trial, seed: int) -> WalkRun:
+    return roll_out(load_own_bundle(folder), trial, seed)
 
 
 def judge(rows: Iterable[TrialRow]) -> list[Check]:

@@ -103,7 +103,6 @@ def train(
 @bench.command()
 def walking(
     policy: PolicyArgument,
-    robot: Robot = "go2",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each trial.")] = 20,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     json: Json = None,
@@ -114,7 +113,7 @@ def walking(
     from sim2real_deploy.bench import walking as benchmark
     from sim2real_deploy.bench.conduct import conduct
 
-    measure = partial(benchmark.run, policy, robot, seeds, workers, table, pictures)
+    measure = partial(benchmark.run, policy, seeds, workers, table, pictures)
     raise typer.Exit(conduct("bench walking", measure, json))
 
 
