@@ -31,6 +31,7 @@ MODE_COLORS = {
     "walking": "#059669",
     "slowing_down": "#65a30d",
     "sitting_down": "#7c3aed",
+    "exciting": "#be185d",
     "recovering": "#db2777",
 }
 

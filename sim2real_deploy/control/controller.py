@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim2real_deploy.control import trajectory
+from sim2real_deploy.control import excitation, trajectory
 from sim2real_deploy.control.adaptation import Adaptation
 from sim2real_deploy.control.get_up import GaveUpError, GetUp
 from sim2real_deploy.control.limits import Limiter
@@ -72,7 +72,9 @@ class Controller:
         self._damping_block = np.zeros((5, spec.joint_count), np.float32)
         self._damping = JointCommand.of_block(self._damping_block)
         self._damping.kd[:] = spec.damping
-        self._movement: Trajectory | None = None
+        kp, kd = (25.0, 0.5) if policy is None else (policy.kp.mean(), policy.kd.mean())
+        self.excitation = excitation.protocol(float(kp), float(kd))
+        self._movement: Trajectory | excitation.Excitation | None = None
         self._get_up: GetUp | None = None
         self._handed_over: JointCommand | None = None  # what the policy's commands begin with
         self._walking_since_ns = 0
@@ -140,6 +142,12 @@ class Controller:
     def adaptation_strain(self) -> float:
         """Corrections that are wanted, by what their bounds allow."""
         return 0.0 if self.adaptation is None else self.adaptation.strain
+
+    @property
+    def excited_part(self) -> str:
+        """Which part of the excitation runs, "" for none."""
+        movement = self._movement
+        return movement.part if isinstance(movement, excitation.Excitation) else ""
 
     def rehearse(self, now_ns: int) -> None:
         """After the command is out: warm the policy up when the next tick will step it."""
@@ -210,6 +218,8 @@ class Controller:
             self._movement = trajectory.sit_down(held, self.spec, now_ns)
         elif self.mode is Mode.RECOVERING:
             self._get_up = GetUp(held, self.spec, now_ns)
+        elif self.mode is Mode.EXCITING:
+            self._movement = excitation.Excitation(held, self.excitation, self.spec, now_ns)
         elif self.mode is WALKING and self.policy is not None:
             self.policy.reset()
             self.velocity.halt()
@@ -226,6 +236,8 @@ class Controller:
         if self.mode is Mode.RECOVERING:
             self._recover(now_ns)
         elif self._movement is not None:
+            if self.mode is Mode.EXCITING and (why := self._objection()):
+                self._event(Event.STOP, now_ns, why)
             done = self._movement.fill(now_ns, self.asked)
             if done and self.mode is not STANDING:
                 self._end_movement(now_ns)
@@ -271,6 +283,13 @@ class Controller:
             decision = self._event(Event.DONE, now_ns, self.reason)
             if not decision.accepted:
                 self._event(Event.DAMP, now_ns, decision.words)
+
+    def _objection(self) -> str:
+        """Why the robot should not be excited any longer, "" while it may."""
+        movement, state = self._movement, self.state
+        if not isinstance(movement, excitation.Excitation) or state is None:
+            return ""
+        return movement.objection(state)
 
     def _walk(self, now_ns: int) -> bool:
         """Write what the policy wants into `asked`; False when it wants the same as before."""

@@ -19,6 +19,7 @@ class Mode(IntEnum):
     SITTING_DOWN = 5
     SLOWING_DOWN = 6  # the policy brings the robot to rest; sitting down comes next
     RECOVERING = 7  # fallen, it rolls onto its belly; then it stands up
+    EXCITING = 8  # hung up, every joint moved for identification
 
     @property
     def words(self) -> str:
@@ -27,13 +28,14 @@ class Mode(IntEnum):
 
 
 class Event(Enum):
-    """The first five are what a person may ask for."""
+    """The first six are what a person may ask for."""
 
     STAND = "stand"
     WALK = "walk"
     SIT = "sit"
     DAMP = "damp"
     RECOVER = "recover"
+    EXCITE = "excite"
     DONE = "done"  # the movement of this mode has ended
     STOP = "stop"  # safety: sit, then damp
     ESTOP = "estop"  # safety, or a fault of our own: damp now
@@ -41,7 +43,7 @@ class Event(Enum):
 
 POLICY_MODES = (Mode.WALKING, Mode.SLOWING_DOWN)  # the policy moves the robot
 IDLE_MODES = (Mode.PASSIVE, Mode.DAMPING)  # nothing does
-REQUESTS = (Event.STAND, Event.WALK, Event.SIT, Event.DAMP, Event.RECOVER)
+REQUESTS = (Event.STAND, Event.WALK, Event.SIT, Event.DAMP, Event.RECOVER, Event.EXCITE)
 
 
 @dataclass(slots=True)
@@ -126,6 +128,10 @@ TRANSITIONS: dict[tuple[Mode, Event], tuple[Mode, tuple[Guard, ...]]] = {
     (Mode.SITTING_DOWN, Event.STAND): (Mode.STANDING_UP, START),
     (Mode.WALKING, Event.STAND): (Mode.STANDING_UP, FREE),
     (Mode.STANDING, Event.WALK): (Mode.WALKING, WALK),
+    (Mode.STANDING, Event.EXCITE): (Mode.EXCITING, MOVE),
+    (Mode.EXCITING, Event.SIT): (Mode.SITTING_DOWN, FREE),
+    (Mode.EXCITING, Event.STOP): (Mode.SITTING_DOWN, FREE),
+    (Mode.EXCITING, Event.DONE): (Mode.SITTING_DOWN, FREE),
     (Mode.STANDING_UP, Event.SIT): (Mode.SITTING_DOWN, FREE),
     (Mode.STANDING, Event.SIT): (Mode.SITTING_DOWN, FREE),
     (Mode.WALKING, Event.SIT): (Mode.SLOWING_DOWN, FREE),

@@ -11,7 +11,7 @@ SLOW_WITHIN_NS = 1_800_000_000  # from a stop to standing still, by our own odom
 END_WITHIN_NS = 6_000_000_000  # from a stop to damping: slowing down and sitting down
 SLOW = 0.35  # m/s; sitting down shifts the trunk a little
 # Modes that do not end in damping by themselves.
-GOES_ON = frozenset({"walking", "standing", "standing_up", "recovering"})
+GOES_ON = frozenset({"walking", "standing", "standing_up", "recovering", "exciting"})
 
 
 class Obedience:

@@ -76,6 +76,7 @@ class Encoders(Strict):
     velocity: float = Field(default=0.0, ge=0)  # rad/s
     torque: float = Field(default=0.0, ge=0)  # Nm
     offset: Annotated[PerJoint, within(-0.5, 0.5)] = 0.0  # rad, read beyond where the joint is
+    speed_gain: Annotated[PerJoint, within(0.5, 2.0)] = 1.0  # velocity read by velocity
     torque_gain: Annotated[PerJoint, within(0.1, 3.0)] = 1.0  # reported by delivered
 
 

@@ -26,13 +26,19 @@ _euler_angles = compiled(encoders.euler_angles)
 
 @compiled
 def tell_motors(
-    told: Array, targets: Array, misread: Array, twist: Array, current: Array, bounds: Array
+    told: Array,
+    targets: Array,
+    misread: Array,
+    speed_gain: Array,
+    twist: Array,
+    current: Array,
+    bounds: Array,
 ) -> None:
     """Targets of position and velocity (rows) as the boards will see them; a current that would
     be beyond the bounds of the torque is not there either."""
     for j in range(twist.size):
         told[j, 0] = targets[0, j] - misread[0, j] - twist[j]
-        told[j, 1] = targets[1, j] - misread[1, j]
+        told[j, 1] = (targets[1, j] - misread[1, j]) / speed_gain[j]
     for j in range(current.size):
         current[j] = min(max(current[j], bounds[j, 0]), bounds[j, 1])
 
@@ -47,7 +53,7 @@ def follow_joints(
     play: Array,
     truth: Array,
     noise: Array,
-    torque_gain: Array,
+    gains: Array,
     readings: Array,
 ) -> None:
     """Position, velocity, acceleration and torque (rows of `truth`) on the motor's side of each
@@ -56,9 +62,8 @@ def follow_joints(
         twist[j] = min(max(truth[0, j] - q[j], -play[j] / 2), play[j] / 2)
         truth[0, j] = q[j] + twist[j]
         truth[1, j], truth[2, j], truth[3, j] = dq[j], ddq[j], torque[j]
-        for row in range(3):
-            readings[row, j] = truth[row, j] + noise[row, j]
-        readings[3, j] = torque_gain[j] * truth[3, j] + noise[3, j]
+        for row in range(4):
+            readings[row, j] = gains[row, j] * truth[row, j] + noise[row, j]
 
 
 @compiled

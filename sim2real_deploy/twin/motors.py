@@ -78,7 +78,7 @@ class MotorModel:
         """Put the motor's side of each gear in the middle of its play."""
         self.position[:] = self._q
 
-    def follow(self, noise: Vector, torque_gain: Vector, readings: Floats) -> None:
+    def follow(self, noise: Vector, gains: Vector, readings: Floats) -> None:
         """Note how the joints move, as seen on the motor's side, where the encoder sits, and what
         that reads of it; torque is what is delivered, before friction."""
         follow_joints(
@@ -90,20 +90,30 @@ class MotorModel:
             self._play,
             self.truth,
             noise,
-            torque_gain,
+            gains,
             readings,
         )
         if self._sticks:
             speed = self._made_of.stribeck_speed
             stick(self._friction, self._sliding, self._extra_at_rest, self._dq, speed)
 
-    def drive(self, command: MotorCommand, misread: Vector) -> None:
-        """Hand a command over for the steps to come; `misread` is the error of the boards' own
-        readings of position and velocity (the first rows), the gear's twist not counted."""
+    def drive(self, command: MotorCommand, misread: Vector, speed_gain: Vector) -> None:
+        """Hand a command over for the steps to come. The boards' own readings of position and
+        velocity are off by `misread` (the first rows), the gear's twist not counted, and their
+        velocity is `speed_gain` times the joint's."""
         if command.anew or command is not self._driven_by:
             self._gains[:], self._torque[:] = command.gains, command.torque
+            self._gains[1] *= speed_gain
             self._driven_by, command.anew = command, False
-        tell_motors(self._told, command.targets, misread, self._twist, self._current, self._bounds)
+        tell_motors(
+            self._told,
+            command.targets,
+            misread,
+            speed_gain,
+            self._twist,
+            self._current,
+            self._bounds,
+        )
 
     def drive_at(self, torque: Vector) -> None:
         """Ask for torques as they are: for boards whose PD law no longer is one."""

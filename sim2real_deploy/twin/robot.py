@@ -287,7 +287,7 @@ class TwinRobot:
             if faulty:
                 self._live_with_faults(late, steps)
             else:
-                self.motors.drive(late, self.encoders.noise)
+                self.motors.drive(late, self.encoders.noise, self.encoders.speed_gain)
                 self._physics.step(steps)
         self._measure_joints()
 
@@ -302,7 +302,7 @@ class TwinRobot:
 
     def _measure_joints(self) -> None:
         encoders = self.encoders
-        self.motors.follow(encoders.noise, encoders.torque_gain, encoders.readings)
+        self.motors.follow(encoders.noise, encoders.gains, encoders.readings)
         if self.faults.in_force:
             self.faults.readings("encoder", self.encoders.readings, self._now_ns, joints=True)
 
@@ -361,6 +361,6 @@ class TwinRobot:
         hold = MotorCommand(self.robot.joint_count)
         hold.q[:], hold.kp[:], hold.kd[:] = pose, self.robot.kp, self.robot.kd
         motors = MotorModel(self.robot, config.Motors(), self.model, data)
-        motors.drive(hold, np.zeros_like(hold.targets))
+        motors.drive(hold, np.zeros_like(hold.targets), np.ones_like(hold.q))
         self._physics.step(round(_SETTLE_S / self.model.opt.timestep))
         return np.asarray(data.qpos.copy())

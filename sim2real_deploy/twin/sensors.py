@@ -32,7 +32,10 @@ class EncoderModel:
         self.readings = readings
         self.q_and_dq = readings[:2]
         self.offset = per_joint(errors.offset, robot, "encoders.offset")
-        self.torque_gain = per_joint(errors.torque_gain, robot, "encoders.torque_gain")
+        self.gains = np.ones((4, joints))  # of what is read by what is, as the rows of readings
+        self.speed_gain, self.torque_gain = self.gains[1], self.gains[3]
+        self.speed_gain[:] = per_joint(errors.speed_gain, robot, "encoders.speed_gain")
+        self.torque_gain[:] = per_joint(errors.torque_gain, robot, "encoders.torque_gain")
         self.noise: Vector = np.zeros((4, joints))  # error of each reading, until the next draw
         self.noise[0] = self.offset
         spread = np.array([[errors.position], [errors.velocity], [0.0], [errors.torque]])

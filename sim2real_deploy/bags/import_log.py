@@ -1,0 +1,245 @@
+"""Logs that others recorded, as a bag of ours: npz, csv or a foreign rosbag, by a small YAML.
+
+    robot: go2
+    joint_order: sdk                    # or one of the robot's joint_orders, or a list of names
+    time: {column: time}                # s; leave it out where rows are one period apart
+    state: {q: q, dq: dq, torque: tau}  # or {column, from, to, scale, add}
+    command: {q: q_des, kp: 25.0, kd: 0.5}  # a number holds throughout
+
+A state that repeats the one before is left out, a burst of late ones is put back in its place.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from sim2real_deploy import configfile
+from sim2real_deploy.bags.reader import Bag
+from sim2real_deploy.bags.wire_bag import WireBag
+from sim2real_deploy.configfile import Strict
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
+from sim2real_deploy.wire import remote
+from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
+
+Array = npt.NDArray[np.float64]
+
+EPOCH_NS = 1_700_000_000_000_000_000  # any day will do: the log's own clock is kept from there on
+CELL_SLOTS = 15  # of the pack, in the message
+LATE = 3  # periods that a receive time may lag the robot's own clock before a hole is believed
+
+
+class Column(Strict):
+    """Where a value stands in the log, and what turns it into ours."""
+
+    column: str
+    first: int | None = Field(default=None, alias="from")  # of a wider column's entries
+    last: int | None = Field(default=None, alias="to")  # one beyond
+    scale: float = 1.0
+    add: float | tuple[float, ...] = 0.0  # after the scale; one, or one per joint of the log
+
+
+Source = str | float | Column
+JOINT_STATE, BODY_STATE = ("q", "dq", "torque"), ("quaternion", "gyroscope", "accelerometer")
+COMMAND = ("q", "dq", "torque", "kp", "kd")
+
+
+class LogMap(Strict):
+    """What the YAML says."""
+
+    robot: str = "go2"
+    joint_order: str | tuple[str, ...] = "sdk"
+    time: Source | None = None
+    state: dict[str, Source] = Field(default_factory=dict)
+    command: dict[str, Source] = Field(default_factory=dict)
+    state_topic: str = ""  # of a foreign rosbag whose messages are the vendor's own
+    command_topic: str = ""
+
+
+def import_log(log: Path, mapping: Path, output: Path) -> int:
+    """Write the bag; how many states it holds."""
+    named = configfile.load(mapping, LogMap)
+    robot = load_robot(named.robot)
+    if log.is_dir() or log.suffix == ".mcap":
+        return _copy_bag(Bag(log), named, robot, output)
+    for name in ("q",):
+        if name not in named.state:
+            raise Refusal(f"{mapping}: state.{name}: is missing: nothing can be made without it")
+    columns = _read(log)
+    state = {key: _take(columns, source, log) for key, source in named.state.items()}
+    command = {key: _take(columns, source, log) for key, source in named.command.items()}
+    for key in (*state, *command):
+        if key not in (*JOINT_STATE, *BODY_STATE, *COMMAND, "foot_force"):
+            raise Refusal(f"{mapping}: '{key}' is none of ours: {', '.join(COMMAND + BODY_STATE)}")
+    rows = len(state["q"])
+    order = _order(named, robot, mapping)
+    for part, keys in ((state, JOINT_STATE), (command, COMMAND)):
+        for key in keys:
+            part[key] = _by_joint(part.get(key), rows, robot, order, f"{mapping}: {key}")
+    seconds = None if named.time is None else _take(columns, named.time, log)
+    return _write(robot, state, command, _ticks(seconds, rows, robot), output)
+
+
+def _read(log: Path) -> Mapping[str, Array]:
+    if not log.is_file():
+        raise Refusal(f"{log}: there is no such file")
+    if log.suffix == ".npz":
+        try:
+            with np.load(log, allow_pickle=False) as content:
+                return {name: np.asarray(content[name]) for name in content.files}
+        except (ValueError, OSError) as error:
+            raise Refusal(f"{log}: not an npz file we can read: {error}") from None
+    if log.suffix == ".csv":
+        try:
+            table: Any = np.genfromtxt(log, delimiter=",", names=True, dtype=np.float64)
+        except ValueError as error:
+            raise Refusal(f"{log}: not a csv file we can read: {error}") from None
+        return _grouped({name: table[name] for name in table.dtype.names or ()})
+    raise Refusal(f"{log}: a log is an .npz, a .csv or a rosbag (a folder, or .mcap)")
+
+
+def _grouped(columns: Mapping[str, Array]) -> dict[str, Array]:
+    """q_0, q_1, ... of a csv are the columns of q, too."""
+    wide: dict[str, list[tuple[int, str]]] = {}
+    for name in columns:
+        stem, _, number = name.rpartition("_")
+        if stem and number.isdigit():
+            wide.setdefault(stem, []).append((int(number), name))
+    grouped = {
+        stem: np.stack([columns[name] for _, name in sorted(parts)], axis=1)
+        for stem, parts in wide.items()
+    }
+    return {**columns, **grouped}
+
+
+def _take(columns: Mapping[str, Array], source: Source, log: Path) -> Array:
+    if isinstance(source, float):
+        return np.array(source)
+    named = Column(column=source) if isinstance(source, str) else source
+    if named.column not in columns:
+        raise Refusal(f"{log}: has no column '{named.column}'; it has: {', '.join(columns)}")
+    values = np.asarray(columns[named.column], np.float64)
+    if named.first is not None or named.last is not None:
+        values = values[:, named.first : named.last]
+    return np.asarray(values * named.scale + np.asarray(named.add))
+
+
+def _order(named: LogMap, robot: RobotSpec, mapping: Path) -> list[int]:
+    """Where each joint of ours stands in the log."""
+    order = named.joint_order
+    if order == "sdk":
+        return list(range(robot.joint_count))
+    names = robot.joint_orders.get(order) if isinstance(order, str) else order
+    if names is None or sorted(names) != sorted(robot.joint_names):
+        known = ", ".join(("sdk", *robot.joint_orders))
+        raise Refusal(f"{mapping}: joint_order: is none of {known}, nor a list of all joints")
+    return [list(names).index(joint) for joint in robot.joint_names]
+
+
+def _by_joint(
+    values: Array | None, rows: int, robot: RobotSpec, order: list[int], source: str
+) -> Array:
+    if values is None:
+        return np.zeros((rows, robot.joint_count))
+    if values.size == 1:
+        return np.full((rows, robot.joint_count), float(values.ravel()[0]))
+    if values.ndim == 1 and len(values) == rows:
+        return np.repeat(values[:, None], robot.joint_count, axis=1)
+    if values.shape != (rows, robot.joint_count):
+        raise Refusal(f"{source}: has the shape {values.shape}, not {(rows, robot.joint_count)}")
+    return values[:, order]
+
+
+def _ticks(seconds: Array | None, rows: int, robot: RobotSpec) -> npt.NDArray[np.int64]:
+    """Each row's place on the robot's own clock, in wire periods.
+
+    A receive time is never early but may be late: rows follow each other by one period, and only
+    where the clock has run well ahead of them were some lost.
+    """
+    if seconds is None:
+        return np.arange(rows)
+    since = np.asarray(seconds, np.float64).ravel() - float(seconds.ravel()[0])
+    since = since * robot.wire.rate_hz
+    step = max(1, round(float(np.median(np.diff(since)))))
+    places, place = np.empty(rows, np.int64), -step
+    for row, due in enumerate(since.tolist()):
+        place = max(place + step, int(due) - LATE)
+        places[row] = place
+    return places
+
+
+def _write(
+    robot: RobotSpec,
+    state: Mapping[str, Array],
+    command: Mapping[str, Array],
+    places: npt.NDArray[np.int64],
+    output: Path,
+) -> int:
+    bag = WireBag(output, robot, {"imported": "true"})
+    states, commands = StateEncoder(robot), CommandEncoder(robot)
+    blank, period = _blank(robot), 1 / robot.wire.rate_hz
+    seen = np.concatenate([state[key] for key in JOINT_STATE], axis=1)
+    written = 0
+    for row, place in enumerate(places.tolist()):
+        now_ns = EPOCH_NS + round(place * period * 1e9)
+        if row == 0 or (seen[row] != seen[row - 1]).any():
+            told: dict[str, Any] = {key: np.float32(state[key][row]) for key in JOINT_STATE}
+            told |= {key: np.float32(state[key][row]) for key in BODY_STATE if key in state}
+            if "foot_force" in state:
+                told["foot_force"] = np.int16(state["foot_force"][row])
+            full = replace(blank, tick=round(place * period * 1000), **told)
+            bag.state(now_ns, states.encode(full))
+            written += 1
+        parts = [np.float32(command[key][row]) for key in ("q", "dq", "kp", "kd", "torque")]
+        bag.command(now_ns + 1, commands.encode(JointCommand(*parts)))
+    bag.close()
+    return written
+
+
+def _blank(robot: RobotSpec) -> RobotState:
+    joints = robot.joint_count
+    return RobotState(
+        received_ns=0,
+        tick=0,
+        quaternion=np.zeros(4, np.float32),
+        gyroscope=np.zeros(3, np.float32),
+        accelerometer=np.zeros(3, np.float32),
+        q=np.zeros(joints, np.float32),
+        dq=np.zeros(joints, np.float32),
+        ddq=np.zeros(joints, np.float32),
+        torque=np.zeros(joints, np.float32),
+        temperature=np.zeros(joints, np.int16),
+        lost=np.zeros(joints, np.uint32),
+        foot_force=np.zeros(len(robot.legs), np.int16),
+        battery_percent=0,
+        battery_current_ma=0,
+        cell_millivolts=np.zeros(CELL_SLOTS, np.uint16),
+        voltage=0.0,
+        current=0.0,
+        imu_temperature=0,
+        remote=remote.encode(remote.Remote()),
+        raw=b"",
+    )
+
+
+def _copy_bag(foreign: Bag, named: LogMap, robot: RobotSpec, output: Path) -> int:
+    """The vendor's own messages under other names of topics, byte for byte."""
+    for key, topic in (("state_topic", named.state_topic), ("command_topic", named.command_topic)):
+        if topic not in foreign.topics:
+            known = ", ".join(sorted(foreign.topics))
+            raise Refusal(f"{foreign.path}: {key} '{topic}' is not in it; it holds: {known}")
+    bag, written = WireBag(output, robot, {"imported": "true"}), 0
+    wanted = [foreign.topics[named.state_topic], foreign.topics[named.command_topic]]
+    for message in foreign.messages(wanted):
+        if message.topic == named.state_topic:
+            bag.state(message.log_ns, message.data)
+            written += 1
+        else:
+            bag.command(message.log_ns, message.data)
+    bag.close()
+    return written

@@ -1,0 +1,44 @@
+"""A bag of the wire alone: states and commands as bytes, for what was not recorded by the stack."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sim2real_deploy.bags import definitions
+from sim2real_deploy.bags.topic import Message, Qos, Topic
+from sim2real_deploy.bags.writer import BagWriter
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.topics import LOW_CMD, LOW_STATE
+from sim2real_deploy.wire.messages import FAMILIES
+
+_BATCH = 2000
+
+
+class WireBag:
+    """Written in the order of time; nothing is overwritten."""
+
+    def __init__(self, directory: Path, robot: RobotSpec, information: Mapping[str, str]) -> None:
+        attachments = {"robot.json": robot.model_dump_json().encode()}
+        self._writer = BagWriter(directory, {"robot": robot.name, **information}, attachments)
+        family = FAMILIES[robot.wire.family]
+        for name, layout in ((LOW_STATE, family.state), (LOW_CMD, family.command)):
+            self._writer.add_topic(
+                Topic(f"/{name}", *definitions.of_wire(layout), Qos("best_effort"))
+            )
+        self._batch: list[Message] = []
+
+    def state(self, now_ns: int, sample: bytes) -> None:
+        self._add(f"/{LOW_STATE}", now_ns, sample)
+
+    def command(self, now_ns: int, sample: bytes) -> None:
+        self._add(f"/{LOW_CMD}", now_ns, sample)
+
+    def close(self) -> None:
+        if self._batch:
+            self._writer.write(self._batch)
+        self._writer.close()
+
+    def _add(self, topic: str, now_ns: int, sample: bytes) -> None:
+        self._batch.append(Message(now_ns, topic, now_ns, 0, sample))
+        if len(self._batch) >= _BATCH:
+            self._writer.write(self._batch)
+            self._batch.clear()

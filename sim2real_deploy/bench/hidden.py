@@ -1,0 +1,126 @@
+"""Robots that identification has never seen: drawn at random, some with terms that it lacks."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.identify.figures import Figures, figures_of
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.twin.config import Imperfections, Trunk
+from sim2real_deploy.twin.files import load_imperfections
+from sim2real_deploy.twin.mount import Mount
+from sim2real_deploy.twin.physics import MujocoPhysics
+
+Array = npt.NDArray[np.float64]
+
+FREE = 6  # degrees of freedom of the trunk
+LAGGING = 0.5  # share of the robots whose motors have a lag at all
+CALF_FRICTION = 2.0  # Nm, the most; hips and thighs half of it
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    twin: Imperfections
+    mount: Mount
+    truth: Figures
+    physics: type[MujocoPhysics] = MujocoPhysics
+    term: str = ""  # that the fitter does not know
+
+
+class LoadFriction(MujocoPhysics):
+    """Gears that rub harder the more they carry."""
+
+    steps: ClassVar[int] = 2
+    share: ClassVar[float] = 0.2
+
+    def step(self, count: int) -> None:
+        data = self._data
+        for _ in range(count):
+            load = np.abs(data.qfrc_actuator[FREE:])
+            data.qfrc_applied[FREE:] = -self.share * load * np.tanh(data.qvel[FREE:] / 0.05)
+            mujoco.mj_step(self._model, data)
+
+
+class SoftStop(MujocoPhysics):
+    """Calves that meet rubber well before the end of their range."""
+
+    steps: ClassVar[int] = 2
+    begins: ClassVar[float] = -1.7  # rad
+    stiffness: ClassVar[float] = 20.0  # Nm/rad
+
+    def step(self, count: int) -> None:
+        data = self._data
+        for _ in range(count):
+            calves = data.qpos[FREE + 1 :][2::3]
+            data.qfrc_applied[FREE:][2::3] = self.stiffness * np.maximum(self.begins - calves, 0.0)
+            mujoco.mj_step(self._model, data)
+
+
+class Ripple(MujocoPhysics):
+    """Motors that cog."""
+
+    steps: ClassVar[int] = 2
+    size: ClassVar[float] = 0.6  # Nm
+    periods: ClassVar[float] = 15.0  # in a radian's worth of phase
+
+    def step(self, count: int) -> None:
+        data = self._data
+        for _ in range(count):
+            data.qfrc_applied[FREE:] = self.size * np.sin(self.periods * data.qpos[FREE + 1 :])
+            mujoco.mj_step(self._model, data)
+
+
+UNKNOWN = {
+    "friction that grows with the load": LoadFriction,
+    "stop": SoftStop,
+    "ripple": Ripple,
+}
+
+
+def draw(robot: RobotSpec, seed: int, unknown: str = "") -> Hidden:
+    """Within bounds that span every robot of this kind that anyone reported."""
+    rng = np.random.default_rng(seed)
+    start = load_imperfections("default", robot.name)
+    nominal, joints = figures_of(start, robot), robot.joint_count
+
+    def each(values: Array) -> dict[str, float]:
+        return dict(zip(robot.joint_names, values.tolist(), strict=True))
+
+    most = np.where(np.arange(joints) % 3 == 2, CALF_FRICTION, CALF_FRICTION / 2)
+    lag = rng.uniform(0.0, 0.03, joints) if rng.random() < LAGGING else np.zeros(joints)
+    motors = start.motors.model_copy(
+        update={
+            "strength": each(rng.uniform(0.6, 1.3, joints)),
+            "delay": round(rng.uniform(0, 18)) * 1e-3,
+            "lag": each(lag),
+            "armature": each(nominal.armature * rng.uniform(0.3, 3.0, joints)),
+            "damping": each(rng.uniform(0.0, 1.0, joints)),
+            "friction": each(rng.uniform(0.0, 1.0, joints) * most),
+        }
+    )
+    offset = each(rng.uniform(-0.08, 0.08, joints))
+    encoders = start.encoders.model_copy(update={"offset": offset})
+    trunk = Trunk(mass=float(rng.uniform(-2, 2)), com=tuple(rng.uniform(-0.05, 0.05, 3).tolist()))
+    twin = start.model_copy(update={"motors": motors, "encoders": encoders, "trunk": trunk})
+    roll, pitch = rng.uniform(-0.2, 0.2, 2).tolist()
+    mount = Mount(kind="fixed", roll=roll, pitch=pitch)
+    physics = UNKNOWN.get(unknown, MujocoPhysics)
+    return Hidden(twin, mount, figures_of(twin, robot), physics, unknown)
+
+
+def draw_walker(robot: RobotSpec, seed: int) -> Hidden:
+    """Motors of any strength and delay that a policy still walks with; the rest as shipped."""
+    rng = np.random.default_rng(seed)
+    start = load_imperfections("default", robot.name)
+    strength = rng.uniform(0.8, 1.15, robot.joint_count)
+    motors = start.motors.model_copy(
+        update={
+            "strength": dict(zip(robot.joint_names, strength.tolist(), strict=True)),
+            "delay": round(rng.uniform(0, 14)) * 1e-3,
+        }
+    )
+    twin = start.model_copy(update={"motors": motors})
+    return Hidden(twin, Mount(), figures_of(twin, robot))

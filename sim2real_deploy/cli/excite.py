@@ -1,0 +1,49 @@
+"""`sim2real excite`: the protocol on the hoist, on the twin; on the robot it is a service."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim2real_deploy.cli import app
+
+
+@app.command("excite")
+def excite(
+    output: Annotated[Path, typer.Argument(help="Folder of the new bag; never overwritten.")],
+    robot: Annotated[str, typer.Option(help="Its name in config/robots.")] = "go2",
+    preset: Annotated[str, typer.Option(help="Which twin: its name in config/twins.")] = "default",
+    mount: Annotated[str, typer.Option(help="How its trunk is held: hung or fixed.")] = "hung",
+    minutes: Annotated[float, typer.Option(min=0.2, max=10, help="Of movement.")] = 4.0,
+    kp: Annotated[float, typer.Option(min=1, max=200, help="Gains of the policy to come,")] = 25.0,
+    kd: Annotated[float, typer.Option(min=0.1, max=10, help="stiffer ones are made of.")] = 0.5,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+) -> None:
+    """Hang the twin up, move every joint (still, triangles, chirps), record it for `identify`.
+
+    On a real robot, hung up with the stack running, stand it and call its service
+    <robot>_driver/excite: the same mode, limits and safety, recorded by the stack's recorder.
+    """
+    from rich.progress import Progress
+
+    from sim2real_deploy import configfile
+    from sim2real_deploy.identify.lockstep import excite as run
+    from sim2real_deploy.robots import load_robot
+    from sim2real_deploy.twin.files import load_imperfections
+    from sim2real_deploy.twin.mount import Mount
+    from sim2real_deploy.twin.robot import TwinRobot
+
+    held = configfile.parse({"kind": mount}, Mount, "--mount")
+    twin = TwinRobot(
+        load_robot(robot), imperfections=load_imperfections(preset, robot), seed=seed, mount=held
+    )
+    with Progress(transient=True) as bar:
+        task = bar.add_task("standing up", total=1.0)
+        run(
+            twin,
+            output,
+            minutes,
+            (kp, kd),
+            lambda what, done: bar.update(task, description=what, completed=done),
+        )
+    typer.echo(f"bag: {output}; next: sim2real identify {output}")

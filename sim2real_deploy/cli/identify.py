@@ -1,0 +1,63 @@
+"""`sim2real identify`: what this robot is, from its own recordings."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim2real_deploy.cli import app
+
+
+@app.command("identify")
+def identify(
+    bags: Annotated[list[Path], typer.Argument(help="Bags of one robot, hung or on the ground.")],
+    robot: Annotated[str, typer.Option(help="Its name in config/robots.")] = "go2",
+    start: Annotated[str, typer.Option(help="The twin to start from.")] = "default",
+    output: Annotated[
+        str, typer.Option(help="Write config/twins/NAME.yaml, or a path that ends in .yaml.")
+    ] = "",
+    html: Annotated[Path | None, typer.Option(help="Write a report with plots here.")] = None,
+) -> None:
+    """Motor laws from any bag, joints from hung ones, the trunk from ones on the ground."""
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from sim2real_deploy.analysis.identify_report import write_identify_report
+    from sim2real_deploy.bags import Bag
+    from sim2real_deploy.bags.recorded import Recorded
+    from sim2real_deploy.errors import Refusal
+    from sim2real_deploy.identify.pipeline import identify as run
+    from sim2real_deploy.identify.recording import from_bag
+    from sim2real_deploy.identify.verdicts import summary, twin_file
+    from sim2real_deploy.robots import load_robot
+    from sim2real_deploy.twin.files import load_imperfections, twin_path, write_twin_file
+
+    path = twin_path(output) if output else None
+    if path is not None and path.exists():
+        raise Refusal(f"{path}: is there already; choose another name, or take it away first")
+    spec, begun = load_robot(robot), load_imperfections(start, robot)
+    recordings = [from_bag(Recorded(Bag(bag))) for bag in bags]
+    with Progress(transient=True) as bar:
+        task = bar.add_task("reading", total=1.0)
+        found = run(
+            spec,
+            recordings,
+            begun,
+            lambda what, done: bar.update(task, description=what, completed=done),
+        )
+    names = ", ".join(recording.name for recording in recordings)
+    file = twin_file(found, begun, f"Identified from {names}.")
+    table = Table("figure", "joint", "before", "found", "95 %", "verdict")
+    for row in summary(found, file):
+        table.add_row(*row)
+    Console().print(table)
+    assert file.identified is not None
+    for joint, words in file.identified.residual.items():
+        typer.secho(f"{joint}: the model falls short: {words}", fg="yellow")
+    if path is not None:
+        write_twin_file(path, file)
+        typer.echo(f"twin: {path}; open it anywhere as preset:={output}")
+    if html is not None:
+        write_identify_report(html, found, file)
+        typer.echo(f"report: {html}")

@@ -1,0 +1,1 @@
+"""From recordings to a twin: what this robot is, and how sure that is."""

@@ -1,0 +1,68 @@
+"""How well figures explain a recording: a hung robot replayed open loop, all of it in one go."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.identify.figures import Figures
+from sim2real_deploy.identify.legs import Legs, Window, gravity
+from sim2real_deploy.identify.recording import Recording, smooth
+
+Array = npt.NDArray[np.float64]
+
+LEAD_IN = 20  # rows before the replay begins
+SLOW_HZ = 20.0  # above it, what the chirps never asked for: vibration and noise
+MOST_OFF = 1.0  # rad: beyond, the replay has diverged
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    q: Array
+    torque: Array
+    first: int  # row of the recording that the first of these belongs to
+    q_rms: float  # rad, over all joints
+    q_rms_by_joint: Array
+    torque_share: float  # rms error by rms torque
+    slow_torque_share: float  # the same below SLOW_HZ
+    diverged: bool
+
+
+def replay_hung(recording: Recording, figures: Figures, attitude: Array) -> Replay:
+    columns = dict(recording.columns)
+    columns["start_q"] = smooth(columns["q"])
+    columns["start_dq"] = smooth(columns["dq"] / figures.speed_gain)
+    torque = columns.get("torque", np.zeros_like(columns["q"]))
+    columns["torque"], columns["start_torque"] = torque, smooth(torque)
+    prepared = replace(recording, columns=columns)
+    legs = Legs(recording.robot, [prepared], lags=bool(figures.lag.any()))
+    rows = len(recording) - LEAD_IN - 1
+    try:
+        q, _, made = legs.run([Window(0, LEAD_IN, rows)], [(figures, [gravity(*attitude)])])
+    finally:
+        legs.close()
+    here = slice(LEAD_IN + 1, LEAD_IN + 1 + rows)
+    fresh = recording.fresh[here]
+    error = (q[0, 0] - recording["q"][here])[fresh]
+    wrong, true = (made[0, 0] - torque[here])[fresh], torque[here][fresh]
+    return Replay(
+        q=q[0, 0],
+        torque=made[0, 0],
+        first=here.start,
+        q_rms=float(np.sqrt(np.mean(error**2))),
+        q_rms_by_joint=np.sqrt(np.mean(error**2, axis=0)),
+        torque_share=_share(wrong, true),
+        slow_torque_share=_share(_slow(wrong, recording.period), true),
+        diverged=bool(np.abs(error).max() > MOST_OFF),
+    )
+
+
+def _share(wrong: Array, true: Array) -> float:
+    size = float(np.sqrt(np.mean(true**2)))
+    return float(np.sqrt(np.mean(wrong**2))) / size if size > 0 else float("nan")
+
+
+def _slow(values: Array, period: float) -> Array:
+    spectrum = np.fft.rfft(values, axis=0)
+    spectrum[np.fft.rfftfreq(len(values), period) > SLOW_HZ] = 0.0
+    return np.asarray(np.fft.irfft(spectrum, len(values), axis=0))

@@ -1,0 +1,69 @@
+"""The figures that are identified, joint by joint, and how they go into a twin and a model."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.twin.config import Imperfections
+from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.model import build_model
+from sim2real_deploy.twin.per_joint import per_joint
+
+Array = npt.NDArray[np.float64]
+
+BOUNDS = {  # wider than any robot seen: beyond them the recording is not understood
+    "strength": (0.4, 1.5),
+    "delay": (0.0, 0.05),
+    "lag": (0.0, 0.05),
+    "armature": (1e-4, 0.3),
+    "damping": (0.0, 3.0),
+    "friction": (0.0, 4.0),
+    "offset": (-0.15, 0.15),
+    "speed_gain": (0.5, 1.5),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One number per joint in SDK order."""
+
+    strength: Array
+    delay: Array  # s, from sending a command to its torque
+    lag: Array  # s
+    armature: Array
+    damping: Array
+    friction: Array
+    offset: Array
+    speed_gain: Array  # velocity that the motor's board reads by what it is
+    backlash: Array  # rad, full play; taken from the start's twin, never fitted
+
+    def with_(self, **changed: Array) -> "Figures":
+        return replace(self, **changed)
+
+
+def figures_of(twin: Imperfections, robot: RobotSpec) -> Figures:
+    """Those of a twin; what it leaves to the model comes from there."""
+    model, motors, joints = build_model(robot, Floor()), twin.motors, robot.joint_count
+    bus = twin.command_bus
+    wait = np.ceil((bus.delay + bus.jitter / 2) * robot.wire.rate_hz - 1e-9) / robot.wire.rate_hz
+
+    def of(value: Any, key: str, own: Array | None = None) -> Array:
+        if value is None:
+            assert own is not None
+            return np.array(own, np.float64)
+        return per_joint(value, robot, key)
+
+    return Figures(
+        strength=motors.strengths(robot),
+        delay=of(motors.delay, "motors.delay") + wait,
+        lag=of(motors.lag, "motors.lag"),
+        armature=of(motors.armature, "motors.armature", model.dof_armature[-joints:]),
+        damping=of(motors.damping, "motors.damping", model.dof_damping[-joints:]),
+        friction=of(motors.friction, "motors.friction"),
+        offset=of(twin.encoders.offset, "encoders.offset"),
+        speed_gain=of(twin.encoders.speed_gain, "encoders.speed_gain"),
+        backlash=of(motors.backlash, "motors.backlash"),
+    )

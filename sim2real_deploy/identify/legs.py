@@ -1,0 +1,153 @@
+"""The legs on a clamped trunk, nothing touching: cheap to roll out, many candidates at a time.
+
+The same motors as the twin's, at the same time step. A leg does not feel the others, so one
+rollout tries a candidate for each leg.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+from mujoco import rollout
+
+from sim2real_deploy.identify.figures import Figures
+from sim2real_deploy.identify.recording import Recording
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.model import BASE, KD, KP, build_spec
+
+Array = npt.NDArray[np.float64]
+
+STEPS = 2  # of physics in a wire period, as the twin's
+STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
+_LAG = 0  # where a motor keeps its time constant in actuator_dynprm
+GRAVITY = 9.81
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of a recording that is rolled out from its first row."""
+
+    recording: int
+    start: int
+    rows: int
+
+
+def legs_model(robot: RobotSpec, lags: bool) -> Any:
+    """Trunk welded to the world, contacts off; a torque sensor on each motor."""
+    lag = 1e-4 if lags else 0.0
+    timestep = 1 / robot.wire.rate_hz / STEPS
+    spec = build_spec(robot, Floor(), timestep=timestep, lag=lag, sensors=False)
+    for joint in spec.body(BASE).joints:
+        spec.delete(joint)
+    spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
+    for joint in robot.joints:
+        spec.add_sensor(
+            name=joint.name,
+            type=mujoco.mjtSensor.mjSENS_ACTUATORFRC,
+            objtype=mujoco.mjtObj.mjOBJ_ACTUATOR,
+            objname=joint.name,
+        )
+    return spec.compile()
+
+
+def gravity(roll: float, pitch: float) -> Array:
+    """As a trunk of this attitude feels it."""
+    return GRAVITY * np.array(
+        (np.sin(pitch), -np.sin(roll) * np.cos(pitch), -np.cos(roll) * np.cos(pitch))
+    )
+
+
+def _through_play(q: Array, play: Array, began: Array) -> Array:
+    """Where the motor's side of each gear is, which moves once the play is used up."""
+    if not play.any():
+        return q
+    seen, at = np.empty_like(q), began
+    for row in range(q.shape[2]):
+        at = np.clip(at, q[:, :, row] - play / 2, q[:, :, row] + play / 2)
+        seen[:, :, row] = at
+    return seen
+
+
+class Legs:
+    """Rolls recordings out from many windows at once."""
+
+    def __init__(self, robot: RobotSpec, recordings: Sequence[Recording], lags: bool) -> None:
+        self.robot, self.recordings = robot, recordings
+        self.plain = legs_model(robot, lags)
+        self._lags = lags
+        self._data = mujoco.MjData(self.plain)
+        self._rollout = rollout.Rollout(nthread=1)
+        self._size = mujoco.mj_stateSize(self.plain, STATE)
+
+    def close(self) -> None:
+        self._rollout.close()
+
+    def model(self, figures: Figures, down: Array, kp: Array, kd: Array) -> Any:
+        model = copy.copy(self.plain)
+        model.dof_armature[:] = figures.armature
+        model.dof_damping[:] = figures.damping
+        model.dof_frictionloss[:] = figures.friction
+        model.opt.gravity[:] = down
+        model.actuator_gainprm[:, KP] = figures.strength * kp
+        model.actuator_gainprm[:, KD] = figures.strength * kd * figures.speed_gain
+        if self._lags:
+            model.actuator_dynprm[:, _LAG] = np.maximum(figures.lag, 1e-4)
+        return model
+
+    def run(
+        self, windows: Sequence[Window], candidates: Sequence[tuple[Figures, Sequence[Array]]]
+    ) -> tuple[Array, Array, Array]:
+        """Readings of q, dq and torque: candidates x windows x rows x joints.
+
+        A candidate is figures and, for each recording, the direction of gravity.
+        """
+        rows = windows[0].rows
+        count, joints = len(windows), self.robot.joint_count
+        starts = np.zeros((len(candidates) * count, self._size))
+        told = np.zeros((len(candidates) * count, rows * STEPS, self.plain.nu))
+        models: list[Any] = []
+        for number, (figures, downs) in enumerate(candidates):
+            made: dict[Any, Any] = {}
+            here = slice(number * count, (number + 1) * count)
+            self._prepare(windows, figures, starts[here], told[here])
+            for window in windows:
+                recording = self.recordings[window.recording]
+                kp, kd = recording["kp"][window.start], recording["kd"][window.start]
+                key = (window.recording, kp.tobytes(), kd.tobytes())
+                if key not in made:
+                    made[key] = self.model(figures, downs[window.recording], kp, kd)
+                models.append(made[key])
+        states, sensed = self._rollout.rollout(models, [self._data], starts, told)
+        shape = (len(candidates), count, rows, -1)
+        states = states[:, STEPS - 1 :: STEPS].reshape(shape)
+        torque = sensed[:, STEPS - 1 :: STEPS].reshape(shape)
+        q, dq = states[..., 1 : 1 + joints], states[..., 1 + joints : 1 + 2 * joints]
+        offsets = np.stack([figures.offset for figures, _ in candidates])[:, None]
+        plays = np.stack([figures.backlash for figures, _ in candidates])[:, None]
+        began = np.stack([self.recordings[w.recording]["start_q"][w.start] for w in windows])
+        return _through_play(q, plays, began - offsets) + offsets[:, None], dq, torque
+
+    def _prepare(
+        self, windows: Sequence[Window], figures: Figures, starts: Array, told: Array
+    ) -> None:
+        joints = self.robot.joint_count
+        late = np.rint(figures.delay * STEPS * self.robot.wire.rate_hz).astype(int)
+        for number, window in enumerate(windows):
+            recording = self.recordings[window.recording]
+            at = window.start
+            starts[number, 1 : 1 + joints] = recording["start_q"][at] - figures.offset
+            starts[number, 1 + joints : 1 + 2 * joints] = recording["start_dq"][at]
+            if self._lags:
+                starts[number, 1 + 2 * joints : 1 + 3 * joints] = recording["start_torque"][at]
+            steps = at * STEPS + np.arange(window.rows * STEPS)
+            row = np.maximum((steps[:, None] - late) // STEPS, 0)
+            inputs = told[number].reshape(len(steps), joints, 3)
+            each = np.arange(joints)
+            inputs[..., 0] = recording["target_q"][row, each] - figures.offset
+            inputs[..., 1] = recording["target_dq"][row, each] / figures.speed_gain
+            inputs[..., 2] = figures.strength * recording["feed_forward"][row, each]

@@ -1,0 +1,246 @@
+"""Stage A: strength, delay and lag of each motor from torque against the PD law. No simulation.
+
+Readings of velocity are noisy, and their noise is not in the torque: plain least squares would
+find every motor weak. The command of the recent past knows nothing of that noise, so both sides
+of the law are projected on it first (two-stage least squares, the command as the instrument).
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.identify.recording import Recording
+
+Array = npt.NDArray[np.float64]
+Interval = tuple[float, float]
+
+INSTRUMENTS = np.arange(0, 64, 4)  # rows of command history
+BLOCK = 1000  # rows; blocks are what the bootstrap draws anew
+DELAYS = np.arange(1.0, 13.01, 0.25)  # rows
+LAGS = np.array((0.0, 1.0, 2.0, 3.0, 4.0, 5.5, 7.0, 9.0, 12.0, 16.0))  # rows
+AGES = (0.0, 0.5, 1.0)  # rows by which the state in a torque may be older than the one beside it
+SPEED_SHARE = 0.03  # less than so much from one: the motor's two gains are of one strength
+LEAST_TORQUE = 0.05  # Nm rms explained: less is not excited
+DRAWS = 100
+LAG_EVIDENCE = 0.8  # share of the residual that a lag must take away to be there
+
+
+@dataclass(frozen=True, slots=True)
+class MotorLaw:
+    """Of one joint; intervals are 95 %."""
+
+    strength: float
+    strength_interval: Interval
+    delay: float  # s, of the command in the torque that is read
+    delay_interval: Interval
+    lag: float  # s
+    lag_interval: Interval
+    speed_share: float  # strength of kd by strength of kp
+    speed_gain: float  # velocity read by change of position
+    residual: float  # Nm rms that the law leaves
+    torque: float  # Nm rms about the mean
+    excited: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """One block projected on its instruments; by lag and delay: kp and kd terms of the law."""
+
+    terms: Array  # (ages and lags) x delays x 2 x instruments
+    torque: Array  # instruments
+
+
+def fit_motor_law(
+    recordings: Sequence[Recording], joint: int, rng: np.random.Generator, lags: Array = LAGS
+) -> MotorLaw:
+    """From all recordings together. Refuses nothing: what is not excited says so."""
+    blocks = [b for r in recordings for b in _blocks(r, joint, lags)]
+    both = sum(float(r["torque"][:, joint].var()) * len(r) for r in recordings)
+    torque = np.sqrt(both / max(sum(len(r) for r in recordings), 1))
+    if not blocks:
+        nothing = (0.0, np.inf)
+        return MotorLaw(1, nothing, 0, nothing, 0, nothing, 1, 1, torque, torque, False)
+    grams = _of_best_age(_grams(blocks), len(lags))
+    everything = np.ones(len(blocks))
+    speed_share = _speed_share(grams, everything)
+    joined = abs(speed_share - 1) < SPEED_SHARE
+    period = recordings[0].period
+    best = _search(grams, everything, joined, lags)
+    draws = rng.multinomial(len(blocks), everything / len(blocks), DRAWS).astype(float)
+    drawn = np.array([_search(grams, weights, joined, lags) for weights in draws])
+    low, high = np.percentile(drawn, (2.5, 97.5), axis=0)
+    strength, delay, lag, residual, explained = best
+    rows = sum(len(r) for r in recordings)
+    return MotorLaw(
+        strength=strength,
+        strength_interval=(float(low[0]), float(high[0])),
+        delay=delay * period,
+        delay_interval=(float(low[1]) * period, float(high[1]) * period),
+        lag=lag * period,
+        lag_interval=(float(low[2]) * period, float(high[2]) * period),
+        speed_share=speed_share if not joined else 1.0,
+        speed_gain=_speed_gain(recordings, joint),
+        residual=float(np.sqrt(max(residual, 0.0) / rows)),
+        torque=float(torque),
+        excited=bool(np.sqrt(max(explained, 0.0) / rows) > LEAST_TORQUE),
+    )
+
+
+def _blocks(recording: Recording, joint: int, lags: Array) -> list[_Terms]:
+    column = {name: recording[name][:, joint] for name in recording.columns if name in _NEEDED}
+    column["fresh"] = recording.fresh.astype(float)
+    starts = range(int(INSTRUMENTS[-1]) + 1, len(recording) - BLOCK // 2, BLOCK)
+    return [
+        terms
+        for start in starts
+        if (terms := _project(column, slice(start, min(start + BLOCK, len(recording))), lags))
+    ]
+
+
+_NEEDED = ("q", "dq", "torque", "target_q", "target_dq", "feed_forward", "kp", "kd")
+
+
+def _project(column: dict[str, Array], rows: slice, lags: Array) -> _Terms | None:
+    """None where no gains are on, where they change, or where nothing is asked to move."""
+    first = int(INSTRUMENTS[-1])
+    whole = slice(rows.start - first, rows.stop)
+    kp, kd = column["kp"][whole], column["kd"][whole]
+    fresh = np.flatnonzero(column["fresh"][rows] > 0) + first
+    if kp[0] <= 0 or np.ptp(kp) or np.ptp(kd) or len(fresh) < BLOCK // 4:
+        return None
+    target, q = column["target_q"][whole], column["q"][whole]
+    history = np.stack([target[fresh - lag] for lag in INSTRUMENTS], axis=1)
+    if np.ptp(history) < 1e-3:
+        return None
+    left, size, _ = np.linalg.svd(history - history.mean(axis=0), full_matrices=False)
+    basis = left[:, size > 1e-7 * size[0]]  # without a mean: a torque sensor's zero is its own
+    late = np.arange(int(DELAYS[-1]) + 2)
+    terms = np.empty((len(AGES) * len(lags), len(DELAYS), 2, basis.shape[1]))
+    for k, (age, lag) in enumerate(itertools.product(AGES, lags)):
+        asked = _lagged(kp[0] * target + column["feed_forward"][whole], lag)
+        asked_speed = _lagged(kd[0] * column["target_dq"][whole], lag)
+        for t, (ask, read) in enumerate(
+            ((asked, kp[0] * q), (asked_speed, kd[0] * column["dq"][whole]))
+        ):
+            delayed = np.stack([ask[fresh - rows_late] for rows_late in late])
+            commanded = _between(delayed @ basis)
+            state = _lagged((1 - age) * read + age * np.roll(read, 1), lag)
+            terms[k, :, t] = commanded - state[fresh] @ basis
+    return _Terms(terms, column["torque"][whole][fresh] @ basis)
+
+
+def _between(whole: Array) -> Array:
+    """At DELAYS, from whole rows: of two neighbours jitter makes a mixture."""
+    floor = np.floor(DELAYS).astype(int)
+    share = (DELAYS - floor)[:, None]
+    return np.asarray((1 - share) * whole[floor] + share * whole[floor + 1])
+
+
+def _lagged(values: Array, rows: float) -> Array:
+    """A first-order lag, by its impulse response."""
+    if rows == 0:
+        return values
+    keep = np.exp(-1 / rows)
+    kernel = (1 - keep) * keep ** np.arange(min(int(7 * rows) + 1, int(INSTRUMENTS[-1])))
+    padded = np.concatenate((np.full(len(kernel), values[0]), values))
+    return np.convolve(padded, kernel / kernel.sum())[len(kernel) : len(kernel) + len(values)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Grams:
+    """Sums of products of each block: all that least squares needs."""
+
+    terms: Array  # blocks x lags x delays x 2 x 2
+    cross: Array  # blocks x lags x delays x 2
+    torque: Array  # blocks
+
+
+def _grams(blocks: Sequence[_Terms]) -> _Grams:
+    return _Grams(
+        np.stack([np.einsum("kdai,kdbi->kdab", b.terms, b.terms) for b in blocks]),
+        np.stack([b.terms @ b.torque for b in blocks]),
+        np.array([b.torque @ b.torque for b in blocks]),
+    )
+
+
+def _of_best_age(grams: _Grams, lags: int) -> _Grams:
+    """The age of the state that explains most, for all joints' blocks together."""
+    square, cross = grams.terms.sum(0), grams.cross.sum(0)
+    solved = np.linalg.solve(square + 1e-9 * np.eye(2), cross[..., None])[..., 0]
+    explained = (solved * cross).sum(-1).max(axis=1)
+    first = int(np.argmax(explained)) // lags * lags
+    chosen = slice(first, first + lags)
+    return _Grams(grams.terms[:, chosen], grams.cross[:, chosen], grams.torque)
+
+
+def _search(
+    grams: _Grams, weights: Array, joined: bool, lags: Array
+) -> tuple[float, float, float, float, float]:
+    """Strength, delay, lag (rows), squares left and squares explained, at the least residual."""
+    square = np.einsum("b,bkdij->kdij", weights, grams.terms)
+    cross = np.einsum("b,bkdi->kdi", weights, grams.cross)
+    total = float(weights @ grams.torque)
+    if joined:
+        strength = cross.sum(-1) / np.maximum(square.sum((-1, -2)), 1e-12)
+        explained = strength * cross.sum(-1)
+    else:
+        solved = np.linalg.solve(square + 1e-9 * np.eye(2), cross[..., None])[..., 0]
+        strength, explained = solved[..., 0], (solved * cross).sum(-1)
+    k, d = np.unravel_index(int(np.argmax(explained)), explained.shape)
+    if explained[0].max() > explained[k, d] - LAG_EVIDENCE * (total - explained[k, d]):
+        explained, strength, lags = explained[:1], strength[:1], lags[:1]
+        k, d = np.intp(0), np.argmax(explained[0])
+    lag = _peak(lags, explained[:, d], int(k))
+    # Along the ridge of the other lag the best delay moves: read both at the refined top.
+    near = min(max(int(np.searchsorted(lags, lag)) - 1, 0), max(len(lags) - 2, 0))
+    after = min(near + 1, len(lags) - 1)
+    share = 0.0 if after == near else (lag - lags[near]) / (lags[after] - lags[near])
+    row = (1 - share) * explained[near] + share * explained[after]
+    at = int(np.argmax(row))
+    delay = _peak(DELAYS, row, at)
+    strength_row = (1 - share) * strength[near] + share * strength[after]
+    found = float(np.interp(delay, DELAYS, strength_row))
+    return found, delay, lag, total - float(row[at]), float(row[at])
+
+
+def _peak(grid: Array, values: Array, at: int) -> float:
+    """The top of a parabola through the best point and its neighbours."""
+    if not 0 < at < len(grid) - 1:
+        return float(grid[at])
+    x, y = grid[at - 1 : at + 2], values[at - 1 : at + 2]
+    second, first, _ = np.polyfit(x - x[1], y, 2)
+    if second >= 0:
+        return float(grid[at])
+    return float(np.clip(x[1] - first / (2 * second), x[0], x[2]))
+
+
+def _speed_share(grams: _Grams, weights: Array) -> float:
+    square = np.einsum("b,bkdij->kdij", weights, grams.terms)
+    cross = np.einsum("b,bkdi->kdi", weights, grams.cross)
+    solved = np.linalg.solve(square + 1e-9 * np.eye(2), cross[..., None])[..., 0]
+    best = np.unravel_index(int(np.argmax((solved * cross).sum(-1))), cross.shape[:2])
+    position, speed = solved[best]
+    return float(speed / position) if position > 0 else 1.0
+
+
+def _speed_gain(recordings: Sequence[Recording], joint: int) -> float:
+    """Of two ways to say how fast a joint moves; the command is the instrument here, too."""
+    read = change = 0.0
+    for recording in recordings:
+        q, dq = recording["q"][:, joint], recording["dq"][:, joint]
+        steps = (q[2:] - q[:-2]) / (2 * recording.period)
+        rows = np.arange(int(INSTRUMENTS[-1]) + 1, len(q) - 2)
+        rows = rows[recording.fresh[rows - 1] & recording.fresh[rows] & recording.fresh[rows + 1]]
+        if len(rows) < BLOCK // 4:
+            continue
+        target = recording["target_q"][:, joint]
+        history = np.stack([target[rows - lag] for lag in INSTRUMENTS], axis=1)
+        history -= history.mean(axis=0)
+        weights = np.linalg.lstsq(history, steps[rows - 1], rcond=None)[0]
+        guess = history @ weights
+        change += float(guess @ guess)
+        read += float(guess @ dq[rows])
+    return read / change if change > 0 else 1.0

@@ -1,0 +1,244 @@
+"""From recordings to what the robot is: stages A to D in turn, each from what it can use."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.identify import dynamics
+from sim2real_deploy.identify.figures import Figures, figures_of
+from sim2real_deploy.identify.legs import Legs, Window
+from sim2real_deploy.identify.motor_law import MotorLaw, fit_motor_law
+from sim2real_deploy.identify.recording import Recording, smooth
+from sim2real_deploy.identify.rollout_fit import Fit, Point, RolloutFit
+from sim2real_deploy.identify.trunk import TrunkFinding, identify_trunk
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.twin.config import Imperfections
+
+Array = npt.NDArray[np.float64]
+Progress = Callable[[str, float], None]
+
+LEG_JOINTS = 3
+WINDOW = 150  # rows, 0.3 s
+WINDOWS = 40  # rolled out in the fit, spread over all hung recordings
+MOST_SECONDS = 120.0  # of a recording that stage A looks at
+AIRBORNE = 5.0  # N: no foot feels more while the robot hangs
+FITTED = ("armature", "damping", "friction", "offset", "strength", "speed_gain")
+OFFSET_SIGMA = 0.05  # rad: joints are calibrated by somebody
+LEAST_SIGMA = 0.004  # of strength, whatever stage A says
+SPEED_SIGMA = 0.01
+LATER_EVIDENCE = 0.93  # of the cost: a delay of one step more must explain that much better
+ATTITUDE_FROM_IMU = 0.01  # rad: a quaternion that says more than this is one
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All that the stages say; a stage that had nothing to work on is None or empty."""
+
+    robot: RobotSpec
+    before: Figures
+    figures: Figures
+    recordings: tuple[Recording, ...]
+    laws: tuple[MotorLaw, ...]
+    fit: Fit | None
+    unexplained: tuple[dynamics.Unexplained, ...]
+    trunk: TrunkFinding | None
+    hung: tuple[int, ...]  # recordings in which no foot touches anything
+    fitted_seconds: float
+
+
+def identify(
+    robot: RobotSpec,
+    recordings: Sequence[Recording],
+    start: Imperfections,
+    progress: Progress,
+) -> Found:
+    check(robot, recordings)
+    before = figures_of(start, robot)
+    laws = _motor_laws(recordings, progress)
+    figures = _with_laws(before, laws, robot)
+    hung = tuple(k for k, r in enumerate(recordings) if _hangs(r) and _moves(r))
+    fit: Fit | None = None
+    left: tuple[dynamics.Unexplained, ...] = ()
+    seconds = 0.0
+    if hung and all(len(leg.joints) == LEG_JOINTS for leg in robot.legs.values()):
+        chosen = [_prepared(recordings[k], figures) for k in hung]
+        fit, seconds = _fit(robot, chosen, figures, laws, progress)
+        figures = fit.point.figures
+        found = dynamics.balance(robot, chosen, fit.point.attitudes, figures)
+        left = tuple(dynamics.unexplained(found, figures, robot))
+    progress("weighing the trunk", 0.95)
+    grounded = [r for r in recordings if not _hangs(r)]
+    trunk = identify_trunk(robot, grounded, figures) if grounded else None
+    return Found(robot, before, figures, tuple(recordings), laws, fit, left, trunk, hung, seconds)
+
+
+def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
+    """Refuse what cannot be identified at all, saying what is missing."""
+    if not recordings:
+        raise Refusal("identify: no recording was given")
+    for recording in recordings:
+        if recording.robot.name != robot.name:
+            raise Refusal(f"{recording.name}: is of {recording.robot.name}, not of {robot.name}")
+        if "torque" not in recording or not recording["torque"].any():
+            raise Refusal(
+                f"{recording.name}: holds no torque (tau_est is zero throughout): "
+                "nothing says what the motors did; record rt/lowstate as it comes"
+            )
+    if not any(_moves(recording) for recording in recordings):
+        raise Refusal(
+            "the joints hardly move in "
+            + ", ".join(r.name for r in recordings)
+            + ": standing still says nothing of motors; record `sim2real excite`, or a walk"
+        )
+
+
+def _moves(recording: Recording) -> bool:
+    return bool((recording["target_q"].std(axis=0) > 0.02).any())
+
+
+def _hangs(recording: Recording) -> bool:
+    """Feet that feel nothing; a log without them is taken to hang."""
+    if "foot_force" not in recording:
+        return True
+    return bool(np.percentile(recording["foot_force"].max(axis=1), 90) < AIRBORNE)
+
+
+def _motor_laws(recordings: Sequence[Recording], progress: Progress) -> tuple[MotorLaw, ...]:
+    rng = np.random.default_rng(0)
+    parts = [_busiest(recording) for recording in recordings if _moves(recording)]
+    joints = parts[0].robot.joint_count
+    laws = []
+    for joint in range(joints):
+        progress("motor laws", 0.3 * joint / joints)
+        laws.append(fit_motor_law(parts, joint, rng))
+    return tuple(laws)
+
+
+def _busiest(recording: Recording) -> Recording:
+    """The stretch of MOST_SECONDS in which the targets move most."""
+    rows = round(MOST_SECONDS / recording.period)
+    if len(recording) <= rows:
+        return recording
+    moved = np.abs(np.diff(recording["target_q"], axis=0)).sum(axis=1)
+    total = np.concatenate(([0.0], np.cumsum(moved)))
+    starts = np.arange(0, len(recording) - rows, 500)
+    best = int(starts[np.argmax(total[starts + rows - 1] - total[starts])])
+    return recording.part(slice(best, best + rows))
+
+
+def _with_laws(before: Figures, laws: Sequence[MotorLaw], robot: RobotSpec) -> Figures:
+    """Joints that were not excited keep what they had; a delay that all share is one."""
+    period = 1 / robot.wire.rate_hz
+    known = np.array([law.excited for law in laws])
+
+    def of(name: str, old: Array) -> Array:
+        return np.where(known, [getattr(law, name) for law in laws], old)
+
+    # A torque that is read belongs to the period before: a command of the row before has no delay.
+    seen = np.array([law.delay for law in laws]) - period
+    lag = of("lag", before.lag)
+    if known.any():
+        width = np.array([np.ptp(law.delay_interval) for law in laws])
+        weight = known / np.maximum(width, 1e-4) ** 2
+        seen = np.full(robot.joint_count, _weighted_median(seen, weight))
+    delay = np.where(known.any(), np.maximum(seen, 0.0), before.delay)
+    share = of("speed_share", np.ones_like(lag)) * of("speed_gain", before.speed_gain)
+    return before.with_(
+        strength=of("strength", before.strength), delay=delay, lag=lag, speed_gain=share
+    )
+
+
+def _weighted_median(values: Array, weights: Array) -> float:
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(total, total[-1] / 2)])
+
+
+def _prepared(recording: Recording, figures: Figures) -> Recording:
+    """With the states that windows begin in."""
+    columns = dict(recording.columns)
+    columns["start_q"] = smooth(columns["q"])
+    columns["start_dq"] = smooth(columns["dq"] / figures.speed_gain)
+    columns["start_torque"] = smooth(columns["torque"])
+    return replace(recording, columns=columns)
+
+
+def _windows(recordings: Sequence[Recording]) -> list[Window]:
+    """Spread over all that moves at unchanged gains, as many as WINDOWS."""
+    found = []
+    for number, recording in enumerate(recordings):
+        moving = np.abs(np.diff(recording["target_q"], axis=0)).sum(axis=1) > 1e-4
+        for start in range(60, len(recording) - WINDOW - 2, WINDOW):
+            rows = slice(start - 40, start + WINDOW)
+            kp, kd = recording["kp"][rows], recording["kd"][rows]
+            steady = kp.min() > 0 and not np.ptp(kp, axis=0).any() and not np.ptp(kd, axis=0).any()
+            if steady and moving[rows].mean() > 0.5:
+                found.append(Window(number, start, WINDOW))
+    if not found:
+        raise Refusal("no stretch of 0.3 s with moving joints at unchanged gains was found")
+    chosen = np.unique(np.linspace(0, len(found) - 1, WINDOWS).round().astype(int))
+    return [found[k] for k in chosen]
+
+
+def _fit(
+    robot: RobotSpec,
+    recordings: Sequence[Recording],
+    figures: Figures,
+    laws: Sequence[MotorLaw],
+    progress: Progress,
+) -> tuple[Fit, float]:
+    """Stage B for a start, then stage C at the two delays that stage A cannot tell apart."""
+    attitudes, known = _attitudes(recordings)
+    guess = dynamics.first_guess(dynamics.balance(robot, recordings, attitudes, figures), figures)
+    windows = _windows(recordings)
+    legs = Legs(robot, recordings, lags=bool(figures.lag.any()))
+    step = 1 / robot.wire.rate_hz / 2
+    whole = np.floor(figures.delay / step + 0.5) * step
+    try:
+        search = RolloutFit(
+            legs, windows, FITTED, attitude=not known, priors=_priors(figures, laws)
+        )
+        told = partial(_shifted, progress, 0.3)
+        best = search.run(Point(guess.with_(delay=whole), attitudes), told, 5)
+        later = best.point.figures.with_(delay=whole + step)
+        told = partial(_shifted, progress, 0.6)
+        other = search.run(replace(best.point, figures=later), told, 3)
+        if other.cost < LATER_EVIDENCE * best.cost:
+            best = other
+        return best, len(windows) * WINDOW * recordings[0].period
+    finally:
+        legs.close()
+
+
+def _priors(figures: Figures, laws: Sequence[MotorLaw]) -> dict[str, tuple[Array, Array]]:
+    """What stage A knows of the motors, as well as it knows it."""
+    width = np.array([np.ptp(law.strength_interval) if law.excited else 1.0 for law in laws])
+    joints = len(laws)
+    return {
+        "strength": (figures.strength, np.maximum(width / 4, LEAST_SIGMA)),
+        "speed_gain": (figures.speed_gain, np.full(joints, SPEED_SIGMA)),
+        "offset": (np.zeros(joints), np.full(joints, OFFSET_SIGMA)),
+    }
+
+
+def _shifted(progress: Progress, begin: float, what: str, done: float) -> None:
+    progress(what, begin + 0.3 * done)
+
+
+def _attitudes(recordings: Sequence[Recording]) -> tuple[Array, bool]:
+    """Roll and pitch in each recording; whether an IMU said so."""
+    known, found = True, []
+    for recording in recordings:
+        quaternion = recording["quaternion"] if "quaternion" in recording else np.zeros((1, 4))
+        w, x, y, z = np.median(quaternion, axis=0)
+        if not 0.9 < w * w + x * x + y * y + z * z < 1.1:
+            known = False
+            found.append((0.0, 0.0))
+            continue
+        roll = np.arctan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
+        found.append((float(roll), float(np.arcsin(np.clip(2 * (w * y - z * x), -1, 1)))))
+    return np.array(found), known

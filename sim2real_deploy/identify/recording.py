@@ -1,0 +1,140 @@
+"""A recording as identification needs it: one row for each wire period, state and command."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.bags.recorded import Recorded
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.topics import LOW_CMD, LOW_STATE
+
+Array = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+_LONGEST_GAP = 5  # rows that may be missing before a stretch ends
+JOINT_COLUMNS = ("q", "dq", "torque", "target_q", "target_dq", "feed_forward", "kp", "kd")
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Rows at the robot's own rate. A row's command is the one sent after its state was read."""
+
+    name: str
+    digest: str
+    robot: RobotSpec
+    columns: Mapping[str, Array]  # JOINT_COLUMNS, and the IMU's where there is one
+    fresh: Flags  # the state of this row was really read, and is not a repeat or filled in
+
+    def __getitem__(self, name: str) -> Array:
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(self.fresh)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.columns
+
+    @property
+    def period(self) -> float:
+        return 1 / self.robot.wire.rate_hz
+
+    @property
+    def seconds(self) -> float:
+        return len(self) * self.period
+
+    def part(self, rows: slice) -> "Recording":
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return replace(self, columns=columns, fresh=self.fresh[rows])
+
+
+def from_arrays(name: str, robot: RobotSpec, columns: Mapping[str, npt.ArrayLike]) -> Recording:
+    """Rows that are one wire period apart. Repeated states are marked, never used as news."""
+    arrays = {key: np.asarray(values, np.float64) for key, values in columns.items()}
+    rows, joints = arrays["q"].shape
+    for key in ("target_dq", "feed_forward"):
+        arrays.setdefault(key, np.zeros((rows, joints)))
+    for key in ("kp", "kd"):
+        arrays[key] = (
+            np.broadcast_to(arrays[key].reshape(-1, 1), (rows, joints)).copy()
+            if (arrays[key].ndim < 2)
+            else arrays[key]
+        )
+    repeated = (np.diff(arrays["q"], axis=0) == 0).all(axis=1)
+    if "dq" in arrays:
+        repeated &= (np.diff(arrays["dq"], axis=0) == 0).all(axis=1)
+    else:
+        arrays["dq"] = slope(arrays["q"], 1 / robot.wire.rate_hz)
+    fresh = np.concatenate(([True], ~repeated))
+    return Recording(name, _digest(arrays), robot, arrays, fresh)
+
+
+def from_bag(recorded: Recorded) -> Recording:
+    """The wire of a bag, on the grid of the robot's own clock; lost states are filled in."""
+    for name in (LOW_STATE, LOW_CMD):
+        recorded.bag.require(name)
+    loaded = recorded.load((LOW_STATE, LOW_CMD))
+    if LOW_STATE not in loaded or LOW_CMD not in loaded:
+        raise Refusal(f"{recorded.bag.path}: holds no states or no commands: nothing to identify")
+    states, commands = loaded[LOW_STATE], loaded[LOW_CMD]
+    rate = recorded.robot.wire.rate_hz
+    ticks = states["tick"].astype(np.int64)
+    row = np.rint((ticks - ticks[0]) * rate / 1000).astype(np.int64)
+    keep = np.concatenate(([True], np.diff(row) > 0))
+    if (np.diff(row) < 0).any():
+        raise Refusal(f"{recorded.bag.path}: the robot's clock went back: it was restarted")
+    row, log_ns = row[keep], states.log_ns[keep]
+    count = int(row[-1]) + 1
+    fresh = np.zeros(count, bool)
+    fresh[row] = True
+    grid = np.arange(count)
+    columns: dict[str, Array] = {}
+    for name in ("q", "dq", "torque", "quaternion", "gyroscope", "accelerometer", "foot_force"):
+        if name in states:
+            columns[name] = _filled(grid, row, np.asarray(states[name][keep], np.float64))
+    sent_after = np.searchsorted(log_ns, commands.log_ns, side="right") - 1
+    last = np.searchsorted(sent_after, np.searchsorted(row, grid, side="right") - 1, "right") - 1
+    names = {"target_q": "q", "target_dq": "dq", "feed_forward": "torque", "kp": "kp", "kd": "kd"}
+    for name, source in names.items():
+        values = np.asarray(commands[source], np.float64)
+        columns[name] = values[np.maximum(last, 0)]
+    columns["kp"][last < 0] = 0.0
+    columns["kd"][last < 0] = 0.0
+    return Recording(recorded.bag.path.name, _digest(columns), recorded.robot, columns, fresh)
+
+
+def smooth(values: Array, half: int = 4) -> Array:
+    """A local parabola through each row and its neighbours (Savitzky and Golay)."""
+    return _convolved(values, _kernel(half, 0))
+
+
+def slope(values: Array, period: float, half: int = 4) -> Array:
+    return _convolved(values, _kernel(half, 1)) / period
+
+
+def _kernel(half: int, derivative: int) -> Array:
+    x = np.arange(-half, half + 1, dtype=float)
+    return np.asarray(np.linalg.pinv(np.vander(x, 3, increasing=True))[derivative])
+
+
+def _convolved(values: Array, kernel: Array) -> Array:
+    half = len(kernel) // 2
+    padded = np.pad(values, ((half, half), (0, 0)), mode="edge")
+    return np.asarray(
+        np.stack([np.convolve(column, kernel[::-1], "valid") for column in padded.T], axis=1)
+    )
+
+
+def _filled(grid: Any, row: Any, values: Array) -> Array:
+    return np.stack([np.interp(grid, row, column) for column in values.T], axis=1)
+
+
+def _digest(columns: Mapping[str, Array]) -> str:
+    content = hashlib.sha256()
+    for name in sorted(columns):
+        content.update(name.encode() + np.ascontiguousarray(columns[name], np.float32).tobytes())
+    return content.hexdigest()[:16]

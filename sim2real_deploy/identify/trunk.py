@@ -1,0 +1,163 @@
+"""Stage D: mass and centre of mass of the trunk, from a robot that stands or walks.
+
+Each leg's torques say what its foot presses on the ground, whatever the trunk is; all feet
+together carry what the trunk weighs where its centre of mass is. Mass and first moments are
+linear in that balance. The IMU gives attitude and specific force.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.identify.figures import Figures
+from sim2real_deploy.identify.recording import Recording, slope, smooth
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.model import BASE, IMU_SITE, build_spec
+
+Array = npt.NDArray[np.float64]
+
+EVERY = 5
+HALF = 8
+BLOCK_S = 1.0
+DRAWS = 200
+LEAST_S = 4.0  # of standing or walking
+
+
+@dataclass(frozen=True, slots=True)
+class TrunkFinding:
+    mass: float  # kg more than the model's
+    mass_interval: tuple[float, float]
+    com: Array  # m, shift from the model's
+    com_interval: Array  # 3 x 2
+
+
+def identify_trunk(
+    robot: RobotSpec, recordings: Sequence[Recording], figures: Figures
+) -> TrunkFinding | None:
+    """None where no recording stands on the ground for long enough."""
+    spec = build_spec(robot, Floor())
+    model = spec.compile()
+    joints = robot.joint_count
+    model.dof_armature[-joints:] = figures.armature
+    model.dof_damping[-joints:] = figures.damping
+    model.dof_frictionloss[:] = 0.0
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
+    squares, sides = [], []
+    for recording in recordings:
+        for square, side in _blocks(model, robot, recording, figures):
+            squares.append(square)
+            sides.append(side)
+    if len(squares) * BLOCK_S < LEAST_S:
+        return None
+    all_squares, all_sides = np.array(squares), np.array(sides)
+    base = model.body(BASE).id
+    mass, ipos = float(model.body_mass[base]), model.body_ipos[base].copy()
+
+    def solve(weights: Array) -> Array:
+        found = np.linalg.solve(
+            np.tensordot(weights, all_squares, 1) + 1e-9 * np.eye(4), weights @ all_sides
+        )
+        total = mass + found[0]
+        return np.array((found[0], *((mass * ipos + found[1:]) / total - ipos)))
+
+    count = len(squares)
+    best = solve(np.ones(count))
+    rng = np.random.default_rng(0)
+    draws = np.array(
+        [
+            solve(rng.multinomial(count, np.full(count, 1 / count)).astype(float))
+            for _ in range(DRAWS)
+        ]
+    )
+    low, high = np.percentile(draws, (2.5, 97.5), axis=0)
+    return TrunkFinding(
+        float(best[0]), (float(low[0]), float(high[0])), best[1:], np.stack((low[1:], high[1:]), 1)
+    )
+
+
+def _blocks(
+    model: Any, robot: RobotSpec, recording: Recording, figures: Figures
+) -> list[tuple[Array, Array]]:
+    """Normal equations of each second on the ground."""
+    if "accelerometer" not in recording or "torque" not in recording:
+        return []
+    data, joints = mujoco.MjData(model), robot.joint_count
+    q = smooth(recording["q"], 2) - figures.offset
+    dq = smooth(recording["dq"] / figures.speed_gain, HALF)
+    ddq = slope(recording["dq"] / figures.speed_gain, recording.period, HALF)
+    rate = smooth(recording["gyroscope"], HALF)
+    turning = slope(recording["gyroscope"], recording.period, HALF)
+    force = smooth(recording["accelerometer"], HALF)
+    torque = smooth(recording["torque"], HALF)
+    torque = torque - figures.friction * np.tanh(dq / 0.05)
+    quaternion = recording["quaternion"]
+    size = round(BLOCK_S / recording.period)
+    found = []
+    for start in range(HALF, len(q) - size - HALF, size):
+        rows = np.arange(start, start + size, EVERY)
+        on = recording["foot_force"][rows].sum(axis=1) > 20.0
+        if recording["kp"][rows].min() <= 0 or not on.all():
+            continue
+        square, side = np.zeros((4, 4)), np.zeros(4)
+        for row in rows:
+            state = (q[row], dq[row], ddq[row], quaternion[row], rate[row], turning[row])
+            terms, left = _row(model, data, robot, joints, state, force[row], torque[row])
+            square += terms.T @ terms
+            side += terms.T @ left
+        found.append((square, side))
+    return found
+
+
+_ROW_SCALE = np.array((1.0, 1.0, 1.0, 5.0, 5.0, 5.0))[:, None]  # N and Nm alike
+
+
+def _row(
+    model: Any,
+    data: Any,
+    robot: RobotSpec,
+    joints: int,
+    state: tuple[Array, ...],
+    force: Array,
+    torque: Array,
+) -> tuple[Array, Array]:
+    """Six equations of the trunk: what the feet give and the model does not ask for."""
+    q, dq, ddq, quaternion, rate, turning = state
+    data.qpos[:3], data.qpos[3:7] = 0.0, quaternion / np.linalg.norm(quaternion)
+    data.qpos[7:], data.qvel[:3] = q, 0.0
+    data.qvel[3:6], data.qvel[6:] = rate, dq
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    turn = data.body(BASE).xmat.reshape(3, 3)
+    arm = model.site(IMU_SITE).pos
+    carried = np.cross(turning, arm) + np.cross(rate, np.cross(rate, arm))
+    specific = force - carried  # of the trunk's origin, in its own axes
+    data.qacc[:3] = turn @ specific + model.opt.gravity
+    data.qacc[3:6], data.qacc[6:] = turning, ddq
+    mujoco.mj_inverse(model, data)
+    asked = data.qfrc_inverse.copy()
+    given = np.zeros(6)
+    jacobian = np.zeros((3, model.nv))
+    for number, leg in enumerate(robot.legs.values()):
+        foot = model.geom(leg.foot).id
+        mujoco.mj_jac(model, data, jacobian, None, data.geom_xpos[foot], model.geom_bodyid[foot])
+        own = slice(6 + 3 * number, 9 + 3 * number)
+        pressed = np.linalg.solve(
+            jacobian[:, own].T, asked[own] - torque[own.start - 6 : own.stop - 6]
+        )
+        given += jacobian[:, :6].T @ pressed
+    left = given - asked[:6]
+    left[:3] = turn.T @ left[:3]  # forces in the trunk's axes, as moments are
+    spin = _cross(turning) + _cross(rate) @ _cross(rate)
+    terms = np.zeros((6, 4))
+    terms[:3, 0], terms[:3, 1:] = specific, spin
+    terms[3:, 1:] = -_cross(specific)
+    return terms * _ROW_SCALE, left * _ROW_SCALE[:, 0]
+
+
+def _cross(v: Array) -> Array:
+    return np.array(((0, -v[2], v[1]), (v[2], 0, -v[0]), (-v[1], v[0], 0)))

@@ -1,0 +1,240 @@
+"""What is told of each figure: a value with its interval, not excited, or confounded."""
+
+from datetime import datetime, timezone
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy import __version__
+from sim2real_deploy.identify.pipeline import Found
+from sim2real_deploy.identify.recording import smooth
+from sim2real_deploy.twin.config import Bus, Imperfections, Trunk
+from sim2real_deploy.twin.files import Finding, Provenance, TwinFile
+
+Array = npt.NDArray[np.float64]
+
+EXCITE = "record `sim2real excite` with the robot on its hoist"
+WALK = "record a walk of half a minute, with the IMU"
+# Half widths beyond which a figure counts as not excited: share of the value, and absolute.
+TELLING = {
+    "armature": (0.5, 0.003),
+    "damping": (0.5, 0.15),
+    "friction": (0.5, 0.1),
+    "offset": (0.0, 0.04),
+    "strength": (0.15, 0.0),
+    "delay": (0.0, 0.003),
+    "lag": (0.5, 0.003),
+}
+# What no bootstrap sees: the fit's own grain, share of the value and absolute.
+GRAIN = {
+    "armature": (0.02, 0.0003),
+    "damping": (0.03, 0.01),
+    "friction": (0.03, 0.01),
+    "offset": (0.0, 0.003),
+    "strength": (0.01, 0.0),
+    "delay": (0.0, 0.0005),
+    "lag": (0.05, 0.0005),
+}
+KEYS = {
+    "armature": "motors.armature",
+    "damping": "motors.damping",
+    "friction": "motors.friction",
+    "offset": "encoders.offset",
+    "strength": "motors.strength",
+    "delay": "motors.delay",
+    "lag": "motors.lag",
+    "speed_gain": "encoders.speed_gain",
+}
+CONFOUNDED = 0.97  # correlation
+FALLS_SHORT = 3.0  # times the readings' own noise
+LEAST_ERROR = 0.002  # rad
+
+
+def findings(found: Found) -> dict[str, dict[str, Finding]]:
+    names = found.robot.joint_names
+    result: dict[str, dict[str, Finding]] = {}
+    for name in ("strength", "delay", "lag"):
+        result[KEYS[name]] = {
+            joint: _of_law(found, name, number) for number, joint in enumerate(names)
+        }
+    for name in ("armature", "damping", "friction", "offset"):
+        result[KEYS[name]] = {
+            joint: _of_fit(found, name, number) for number, joint in enumerate(names)
+        }
+    result |= _of_trunk(found)
+    return result
+
+
+def _of_law(found: Found, name: str, joint: int) -> Finding:
+    law = found.laws[joint]
+    value = float(getattr(found.figures, name)[joint])
+    if not law.excited:
+        hint = f"the joint's torque hardly follows its targets: {EXCITE}"
+        return Finding(verdict="not excited", value=value, hint=hint)
+    low, high = getattr(law, f"{name}_interval")
+    if name == "delay":  # the torque that is read is of the period before
+        low, high = low - 1 / found.robot.wire.rate_hz, high - 1 / found.robot.wire.rate_hz
+    return _judged(name, value, value - low, high - value)
+
+
+def _of_fit(found: Found, name: str, joint: int) -> Finding:
+    value = float(getattr(found.figures, name)[joint])
+    fit = found.fit
+    if fit is None:
+        return Finding(verdict="not excited", value=value, hint=f"no recording hangs: {EXCITE}")
+    row = fit.column(name).start + joint
+    low, high = np.percentile(fit.spread[row], (2.5, 97.5))
+    other = np.abs(fit.correlation[row]).copy()
+    other[row] = 0.0
+    worst = int(np.argmax(other))
+    judged = _judged(name, value, -float(low), float(high))
+    if judged.verdict == "not excited" and other[worst] > CONFOUNDED:
+        joints = found.robot.joint_count
+        if worst < len(fit.names) * joints:
+            with_ = f"{fit.names[worst // joints]} of {found.robot.joint_names[worst % joints]}"
+        else:
+            with_ = "the attitude of the trunk"
+        return judged.model_copy(update={"verdict": f"confounded with {with_}"})
+    return judged
+
+
+def _judged(name: str, value: float, below: float, above: float) -> Finding:
+    share, least = GRAIN[name]
+    grain = share * abs(value) + least
+    low = value - np.hypot(max(below, 0.0), grain)
+    high = value + np.hypot(max(above, 0.0), grain)
+    share, least = TELLING[name]
+    telling = (high - low) / 2 <= max(share * abs(value), least)
+    return Finding(
+        verdict="identified" if telling else "not excited",
+        value=round(value, 6),
+        low=round(float(low), 6),
+        high=round(float(high), 6),
+        hint="" if telling else f"the interval is too wide to be of use: {EXCITE}",
+    )
+
+
+def _of_trunk(found: Found) -> dict[str, dict[str, Finding]]:
+    if found.trunk is None:
+        nothing = Finding(verdict="not excited", hint=f"no recording on the ground: {WALK}")
+        return {"trunk.mass": {"trunk": nothing}, "trunk.com": dict.fromkeys("xyz", nothing)}
+    trunk = found.trunk
+    grain = 0.1
+    low, high = trunk.mass_interval
+    mass = Finding(verdict="identified", value=trunk.mass, low=low - grain, high=high + grain)
+    com = {
+        axis: Finding(
+            verdict="identified",
+            value=float(trunk.com[k]),
+            low=float(trunk.com_interval[k, 0]) - 0.003,
+            high=float(trunk.com_interval[k, 1]) + 0.003,
+        )
+        for k, axis in enumerate("xyz")
+    }
+    return {"trunk.mass": {"trunk": mass}, "trunk.com": com}
+
+
+def residual_words(found: Found) -> dict[str, str]:
+    """Joint by joint, where the identified model falls short of the recording, and along what."""
+    if found.fit is None:
+        return {}
+    words = {}
+    for joint, name in enumerate(found.robot.joint_names):
+        noise = _noise(found, joint)
+        error = float(found.fit.q_rms[joint])
+        left = found.unexplained[joint]
+        if error < max(FALLS_SHORT * noise, LEAST_ERROR) and not (left.words and left.share > 0.1):
+            continue
+        text = (
+            f"after 0.3 s the twin is {1e3 * error:.1f} mrad off (the readings' own noise is "
+            f"{1e3 * noise:.1f}); {left.torque:.2f} Nm of torque stay unexplained"
+        )
+        words[name] = text + (f", most like {left.words}" if left.words else "")
+    return words
+
+
+def _noise(found: Found, joint: int) -> float:
+    spread = [
+        float((r["q"][:, joint] - smooth(r["q"][:, joint : joint + 1])[:, 0]).std())
+        for r in found.recordings
+    ]
+    return max(spread)
+
+
+def twin_file(found: Found, start: Imperfections, about: str) -> TwinFile:
+    """The twin that was started from, with everything that was identified in its place."""
+    told = findings(found)
+    joints = found.robot.joint_names
+    figures = found.figures
+
+    def each(name: str) -> dict[str, float]:
+        rows = told.get(KEYS[name], {})
+        old, new = getattr(found.before, name), getattr(figures, name)
+        return {
+            joint: round(float(new[k] if _sure(rows.get(joint)) else old[k]), 6)
+            for k, joint in enumerate(joints)
+        }
+
+    motors = start.motors.model_copy(
+        update={
+            "strength": each("strength"),
+            "weak": {},
+            "delay": each("delay"),
+            "lag": each("lag"),
+            "armature": each("armature"),
+            "damping": each("damping"),
+            "friction": each("friction"),
+        }
+    )
+    encoders = start.encoders.model_copy(
+        update={
+            "offset": each("offset"),
+            "speed_gain": each("speed_gain"),
+        }
+    )
+    trunk = start.trunk
+    if found.trunk is not None:
+        com = tuple(round(float(x), 5) for x in found.trunk.com)
+        trunk = Trunk(mass=round(found.trunk.mass, 4), com=com, inertia=trunk.inertia)  # type: ignore[arg-type]
+    bus = Bus(loss=start.command_bus.loss, duplication=start.command_bus.duplication)
+    twin = start.model_copy(
+        update={"motors": motors, "encoders": encoders, "trunk": trunk, "command_bus": bus}
+    )
+    provenance = Provenance(
+        date=datetime.now(timezone.utc).date().isoformat(),
+        version=__version__,
+        recordings={recording.name: recording.digest for recording in found.recordings},
+        findings=told,
+        residual=residual_words(found),
+    )
+    sources = {
+        "motors": "Identified from the recordings below; not excited figures are the start's own.",
+        "encoders": "Offsets and velocity scale as identified; noise is the start's own.",
+        "trunk": "Identified where a recording stands on the ground.",
+        "others": "The twin that identification started from.",
+    }
+    checked = Imperfections.model_validate(twin.model_dump())
+    return TwinFile(
+        robot=found.robot.name, about=about, sources=sources, twin=checked, identified=provenance
+    )
+
+
+def _sure(finding: Finding | None) -> bool:
+    return finding is None or finding.verdict == "identified"
+
+
+def summary(found: Found, file: TwinFile) -> list[tuple[str, str, str, str, str, str]]:
+    """Rows for people: figure, joint, before, found, interval, verdict."""
+    assert file.identified is not None
+    names = {key: name for name, key in KEYS.items()}
+    joints = list(found.robot.joint_names)
+    rows = []
+    for key, by_joint in file.identified.findings.items():
+        for joint, finding in by_joint.items():
+            before = ""
+            if key in names and joint in joints:
+                before = f"{getattr(found.before, names[key])[joints.index(joint)]:.4g}"
+            value = "" if finding.value is None else f"{finding.value:.4g}"
+            interval = "" if finding.low is None else f"{finding.low:.4g} to {finding.high:.4g}"
+            rows.append((key, joint, before, value, interval, finding.verdict))
+    return rows
