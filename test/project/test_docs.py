@@ -22,7 +22,7 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
-COMMAND = re.compile(r"\bsim2real ([a-z_]+)(?: ([a-z_]+))?((?:[^\n`#&|]|\\\n)*)")
+COMMAND = re.compile(r"\bsim2real ([a-z_-]+)(?: ([a-z_]+))?((?:[^\n`#&|]|\\\n)*)")
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 ARGUMENTS = {
     argument.name
