@@ -133,6 +133,22 @@ def walking(
     raise typer.Exit(conduct("bench walking", measure, json))
 
 
+@bench.command()
+def adaptation(
+    json: Json = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each hidden change.")] = 20,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    policy: Policy = "go2_walk",
+    robot: Robot = "go2",
+) -> None:
+    """Hidden changes in mid-walk: what adaptation gives back, and what it costs."""
+    from sim2real_deploy.bench import adaptation as benchmark
+    from sim2real_deploy.bench.conduct import conduct
+
+    measure = partial(benchmark.run, robot, policy, seeds, workers)
+    raise typer.Exit(conduct("bench adaptation", measure, json))
+
+
 @bench.command("getup")
 def get_up(
     json: Json = None,

@@ -1,0 +1,220 @@
+"""Does adaptation give back what a hidden change takes, and nothing where nothing is wrong?
+
+Every run has a twin of its own: one walks healthy, one meets a change in mid-walk without
+adaptation, one with it. What counts is how far each is from the healthy one, from three seconds
+after the change on.
+"""
+
+import multiprocessing
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.hidden_changes import CHANGES, NOTHING, Change, hidden_robot
+from sim2real_deploy.checks import Check
+from sim2real_deploy.control.adaptation.adaptation import CYCLE
+from sim2real_deploy.gate.drive import Drive, fallen, heading_velocity
+from sim2real_deploy.policy.bundle import Bundle, load_bundle
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.safety.chain import CLEAR
+
+COMMANDS = ((0.6, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.3, 0.0), (1.0, 0.0, 0.0))  # by seed
+SETTLE_S = 5.0  # of walking before the change
+ADAPT_S = 3.0  # after it, before tracking counts
+JUDGED_S = 4.0
+RECOVERED = 0.8  # of what is lost
+STRENGTH_ERROR, PAYLOAD_ERROR_KG = 0.03, 0.5
+LEAST_LOSS = 0.02  # m/s and rad/s: a loss below this is no loss
+TREMOR_HZ, TREMOR = 10.0, 1.05  # torque above this frequency, with adaptation by without
+TICK_US = 50.0
+OFF, ON = "none", "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """One run, as seen from outside, over the judged time."""
+
+    velocity: tuple[float, float, float]
+    height: float
+    tremor: float  # Nm, root mean square of torques above TREMOR_HZ
+    strength_error: float  # the most of all joints; 0 without adaptation
+    payload_error_kg: float
+    switched_off: bool
+    fell: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One change over all seeds; lengths of (vx, vy, wz), m/s and rad/s."""
+
+    name: str
+    lost: float
+    left: float  # of that, with adaptation
+    height_lost: float  # m
+    height_left: float
+    strength_error: float  # the most
+    payload_error_kg: float  # the most
+    switched_off: int
+    falls: tuple[int, int]  # without, with
+    judged: bool
+
+    @property
+    def recovered(self) -> float:
+        return 1.0 - self.left / self.lost if self.lost else 1.0
+
+
+def run(robot: str, policy: str, seeds: int, workers: int, progress: Progress) -> BenchResult:
+    bundle = load_bundle(policy, load_robot(robot))
+    cost = tick_cost(bundle)
+    trials = [(change, adaptation) for change in (NOTHING, *CHANGES) for adaptation in (OFF, ON)]
+    walks: list[list[Walk]] = []
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        for number, (change, adaptation) in enumerate(trials):
+            progress(f"{change.name}, adaptation {adaptation}", number / len(trials))
+            jobs = [(robot, policy, number // 2, adaptation, seed) for seed in range(seeds)]
+            walks.append(pool.starmap(_job, jobs, chunksize=1))
+    healthy = walks[0]
+    rows = [
+        _row(change, healthy, walks[2 * index], walks[2 * index + 1])
+        for index, change in enumerate((NOTHING, *CHANGES))
+    ]
+    tremor = float(np.mean([b.tremor / a.tremor for a, b in zip(healthy, walks[1], strict=True)]))
+    columns = ("change", "lost", "left", "recovered", "strength", "payload kg", "switched off")
+    shown = [
+        (r.name, r.lost, r.left, r.recovered, r.strength_error, r.payload_error_kg, r.switched_off)
+        for r in rows
+    ]
+    raw = {"rows": [asdict(r) | {"recovered": r.recovered} for r in rows], "tick_us": cost}
+    title = f"bench adaptation: {seeds} seeds"
+    return BenchResult(title, _checks(rows, tremor, cost), raw, columns, shown)
+
+
+def _checks(rows: list[Row], tremor: float, cost: dict[str, float]) -> list[Check]:
+    nothing, *changed = rows
+    checks = [
+        Check.at_most("nothing wrong: changed by", nothing.left, LEAST_LOSS, "m/s"),
+        Check.at_most("nothing wrong: tremor", tremor, TREMOR, "times"),
+        Check.at_most("a tick costs", cost["dearest"], TICK_US, "us"),
+    ]
+    for row in rows:
+        if row.judged:
+            name = row.name
+            strength = Check.at_most(f"{name}: strength", row.strength_error, STRENGTH_ERROR)
+            payload = Check.at_most(f"{name}: load", row.payload_error_kg, PAYLOAD_ERROR_KG, "kg")
+            checks += [strength, payload]
+    return checks + [
+        Check.at_least(f"{row.name}: recovered", row.recovered, RECOVERED)
+        for row in changed
+        if row.judged
+    ]
+
+
+def _row(change: Change, healthy: list[Walk], without: list[Walk], with_it: list[Walk]) -> Row:
+    def apart(walks: list[Walk]) -> float:
+        """Root mean square of the distance."""
+        off = [np.subtract(a.velocity, b.velocity) for a, b in zip(healthy, walks, strict=True)]
+        return float(np.sqrt(np.mean(np.sum(np.square(off), axis=1))))
+
+    def sunk(walks: list[Walk]) -> float:
+        return float(np.mean([a.height - b.height for a, b in zip(healthy, walks, strict=True)]))
+
+    return Row(
+        change.name,
+        apart(without),
+        apart(with_it),
+        sunk(without),
+        sunk(with_it),
+        max(walk.strength_error for walk in with_it),
+        max(walk.payload_error_kg for walk in with_it),
+        sum(walk.switched_off for walk in with_it),
+        (sum(walk.fell for walk in without), sum(walk.fell for walk in with_it)),
+        change.judged,
+    )
+
+
+def _job(robot: str, policy: str, change: int, adaptation: str, seed: int) -> Walk:
+    bundle = load_bundle(policy, load_robot(robot))
+    return walk(bundle, (NOTHING, *CHANGES)[change], adaptation, seed)
+
+
+def walk(bundle: Bundle, change: Change, adaptation: str, seed: int) -> Walk:
+    """Into a walk, through the change, and on until it is judged."""
+    spec, rate = bundle.spec, bundle.spec.wire.rate_hz
+    robot = hidden_robot(spec, seed)
+    drive = Drive(bundle, robot, supervised=True, adaptation=adaptation)
+    drive.stand_and_walk()
+    command = COMMANDS[seed % len(COMMANDS)]
+    begins = round((SETTLE_S + 0.5 * np.random.default_rng(seed).random()) * rate)
+    comes, judged = max(1, round(change.seconds * rate)), round(JUDGED_S * rate)
+    ends = begins + comes + round(ADAPT_S * rate) + judged
+    velocities, heights, torques, fell = [], [], [], False
+    for tick in range(ends):
+        age = tick - begins
+        if 0 <= age < comes and (comes == 1 or age % 50 == 0):
+            change.apply(robot, (age + 1) / comes)
+        drive.walk_at(command)
+        state = drive.tick()
+        if tick >= ends - judged:
+            truth = robot.base_truth
+            velocities.append(heading_velocity(truth))
+            heights.append(float(truth.position[2]))
+            if state is not None:
+                torques.append(state.torque.copy())
+            fell = fell or (tick % 25 == 0 and fallen(robot, truth))
+    vx, vy, wz = np.mean(velocities, 0).tolist()
+    strength, payload = _errors(drive, change)
+    assert drive.safety is not None
+    off = any(c.event.key == "adaptation_bound" for c in drive.safety.changes)
+    height, tremor = float(np.mean(heights)), _tremor(np.array(torques), rate)
+    return Walk((vx, vy, wz), height, tremor, strength, payload, off, fell)
+
+
+def _errors(drive: Drive, change: Change) -> tuple[float, float]:
+    adaptation = drive.controller.adaptation
+    if adaptation is None:
+        return 0.0, 0.0
+    found = adaptation.motors.strength / adaptation.nominal
+    strength = np.abs(found / change.strengths(drive.spec) - 1.0).max()
+    return float(strength), abs(adaptation.load.payload_kg - change.payload_kg)
+
+
+def _tremor(torques: npt.NDArray[Any], rate_hz: float) -> float:
+    spectrum = np.abs(np.fft.rfft(torques - torques.mean(0), axis=0)) ** 2
+    fast = np.fft.rfftfreq(len(torques), 1 / rate_hz) > TREMOR_HZ
+    return float(np.sqrt(spectrum[fast].sum()) / len(torques))
+
+
+def tick_cost(bundle: Bundle, seconds: float = 4.0) -> dict[str, float]:
+    """us of processor time that adaptation adds to a tick between two steps of the policy: the
+    median of each tick of its cycle, while it makes up for a weak motor and a payload."""
+    medians = {}
+    for adaptation in (OFF, ON):
+        robot = hidden_robot(bundle.spec, 0)
+        drive = Drive(bundle, robot, adaptation=adaptation)
+        drive.stand_and_walk()
+        for change in (CHANGES[0], CHANGES[3]):
+            change.apply(robot, 1.0)
+        medians[adaptation] = _time_steps(drive, round(seconds * bundle.spec.wire.rate_hz))
+    added = medians[ON] - medians[OFF].mean()
+    return {"mean": float(added.mean()), "dearest": float(added.max())}
+
+
+def _time_steps(drive: Drive, ticks: int) -> npt.NDArray[np.float64]:
+    """us of each tick of adaptation's cycle, steps of the policy left out: the median."""
+    controller, link, took = drive.controller, drive.link, []
+    for tick in range(ticks):
+        drive.walk_at(COMMANDS[0])
+        state = link.wait(1 / drive.spec.wire.rate_hz)
+        start_ns = time.thread_time_ns()
+        sent = controller.step(state, link.now_ns(), CLEAR)
+        took_us = (time.thread_time_ns() - start_ns) / 1e3
+        if tick > ticks // 2 and not controller.policy_stepped:
+            took.append((tick % CYCLE, took_us))
+        if sent is not None:
+            link.send(sent)
+    phase, us = np.array(took).T
+    return np.array([np.median(us[phase == one]) for one in range(CYCLE)])
