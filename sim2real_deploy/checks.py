@@ -1,7 +1,7 @@
-"""What measures also judges: figures with their bounds, one JSON form for every command.
+"""Figures with their bounds: one table, one JSON form and one exit code for every command.
 
-`--json FILE` of any command holds {"command", "version", "machine", "checks": [...], ...raw}; the
-exit code is 1 when a check is not ok.
+`--json FILE` holds {"command", "version", "machine", "checks": [...], ...raw}; the exit code is 1
+if a check fails.
 """
 
 import json
@@ -47,7 +47,7 @@ def machine() -> dict[str, Any]:
 
 
 def write_json(path: Path, command: str, checks: Sequence[Check], raw: Mapping[str, Any]) -> None:
-    """Write the result file; the folder is made when it is not there."""
+    """Write the result file, creating its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {
         "command": command,

@@ -1,6 +1,6 @@
 """YAML files into typed, checked values. Every refusal names the file and the key.
 
-Strict on purpose: an unknown key in a robot's limits is a typo that would leave a default in force.
+Strict on purpose: an unknown key is a typo, which would silently leave a default in force.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ MAX_BYTES = 4_000_000  # a policy.yaml with golden vectors is ~100 kB
 
 
 class Strict(BaseModel):
-    """Base of everything read from a file: no unknown keys, no NaN, no change afterwards."""
+    """Base of everything read from a file: no unknown keys, no NaN, immutable."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, arbitrary_types_allowed=True
@@ -26,7 +26,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses what only mistake or malice writes: doubled keys, aliases."""
+    """SafeLoader that refuses duplicate keys and aliases."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -46,7 +46,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def read_yaml(path: Path, loader: type[yaml.SafeLoader] = _StrictLoader) -> Any:
-    """The file's plain content, or a Refusal that says where it goes wrong."""
+    """The file's plain content, or a Refusal that says what is wrong where."""
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
@@ -58,12 +58,12 @@ def read_yaml(path: Path, loader: type[yaml.SafeLoader] = _StrictLoader) -> Any:
         raise Refusal(f"{path}: cannot be read: {error}") from None
     try:
         return yaml.load(text, Loader=loader)
-    except Exception as error:  # PyYAML lets out what int(), date() and dict() raise as well
+    except Exception as error:  # PyYAML also lets through errors of int(), date() and dict()
         raise Refusal(f"{path}: not a YAML file we can read: {error}") from None
 
 
 def parse(content: Any, model: type[Model], source: str) -> Model:
-    """Check plain content against a model; every problem is listed as `source: key: what`."""
+    """Validate plain content; problems are listed as `source: key: what`."""
     if not isinstance(content, dict):
         raise Refusal(f"{source}: a mapping was expected, not {type(content).__name__}")
     try:

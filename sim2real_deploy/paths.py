@@ -25,7 +25,7 @@ def share_directory() -> Path:
 
 
 def config_file(relative: str) -> Path:
-    """A file under config/, which may or may not exist: reading it gives the message."""
+    """A path below config/; it may not exist, and reading it gives the message."""
     return share_directory() / "config" / relative
 
 

@@ -12,7 +12,7 @@ from sim2real_deploy.errors import Refusal
 
 
 def mend(run: Path) -> int:
-    """Write what is whole in the bag anew, in its place; the number of messages in it."""
+    """Rewrite the readable part of the bag in place; returns the number of messages."""
     bag = Bag(run)
     if not run.is_dir():
         raise Refusal(f"{run}: give the bag's directory, not a file in it")

@@ -1,8 +1,8 @@
-"""The node graph as data: which processes make up a bring-up, in which order, with what set.
+"""The node graph as data: a bring-up's processes, their order and their parameters.
 
-Read by launch/*.launch.py where ROS 2 is installed and by `sim2real up` where it is not, so the two
-cannot drift apart. Processes start in the order given and stop in reverse: control goes first and
-damps, the supervisor watches it do so, the recorder sees it, the robot (twin) goes last.
+launch/*.launch.py and `sim2real up` both read it, so they cannot drift apart. Processes start in
+the given order and stop in reverse: control damps first, supervisor and recorder still see it, the
+twin goes last.
 """
 
 import secrets
@@ -38,8 +38,8 @@ class Process:
 
     name: str
     parameters: Mapping[str, Value] = field(default_factory=dict)
-    essential: bool = False  # when it ends, all end
-    respawn: bool = False  # when it ends by itself it is started again
+    essential: bool = False  # its end ends the bring-up
+    respawn: bool = False  # restarted when it ends by itself
 
 
 ROBOT = Argument("robot", "twin", "Walk the twin or the real robot.", ("twin", "real"))

@@ -1,7 +1,7 @@
 """Runs a bring-up's processes where there is no launch_ros: ordered start and stop, one output.
 
-Each process gets a session of its own, so that a terminal's Ctrl-C reaches only the launcher and
-the stop stays in order. A node whose launcher dies is told by the kernel (nodes/common.py).
+Each process has its own session, so that Ctrl-C in a terminal reaches only the launcher and the
+stop stays in order. If the launcher dies, the kernel signals its nodes (nodes/common.py).
 """
 
 import io
@@ -22,7 +22,7 @@ from sim2real_deploy.bringup.node_process import command_line
 from sim2real_deploy.runtime import stop_order
 
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
-STATUS = "\r"  # a line that begins so replaces the one before it, on a terminal
+STATUS = "\r"  # on a terminal, a line that begins with it replaces the last one
 STOP_PATIENCE_S = 15.0  # sitting down and damping takes a few seconds
 RESPAWN_PAUSE_S = 2.0
 
@@ -36,7 +36,7 @@ class _Running:
 
 
 class Launcher:
-    """Start, watch, stop. `run` does all three; its result is the exit code."""
+    """Starts, watches and stops processes; `run` does all three and returns the exit code."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Launcher:
         self._asked_to_stop = threading.Event()
 
     def run(self) -> int:
-        """Until an essential process ends or a signal comes; then stop all, in order."""
+        """Runs until an essential process ends or a signal arrives; then stops all in order."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self._asked_to_stop.set())
         exit_code = 0
@@ -82,7 +82,7 @@ class Launcher:
         finally:
             self._status.stop()
             self._stop()
-        if self._asked_to_stop.is_set():  # who was told to end may still say that it went wrong
+        if self._asked_to_stop.is_set():  # a process told to end may still report a failure
             codes = (r.popen.returncode for r in self._running if r.process.essential)
             exit_code = next(filter(None, codes), exit_code)
         return exit_code if exit_code >= 0 else 128 - exit_code
@@ -99,7 +99,7 @@ class Launcher:
             start_new_session=True,
         )
         assert popen.stdout is not None
-        # As text=True would, but that takes a carriage return for the end of a line.
+        # Not text=True, which takes a carriage return for the end of a line.
         output = io.TextIOWrapper(popen.stdout, errors="replace", newline="\n")
         arguments = (process.name, colour, output)
         reader = threading.Thread(target=self._relay, args=arguments, daemon=True)

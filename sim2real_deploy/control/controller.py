@@ -82,7 +82,7 @@ class Controller:
         self._moving_ns = 0  # when a velocity was last commanded
         self._reach_until_ns: int | None = None  # a movement has ended; its joints may be late
         self._policy_due_ns = 0
-        self._surprise: float | None = 0.0  # None: this step's is not reckoned yet
+        self._surprise: float | None = 0.0  # None: not computed yet for this step
 
     def request(self, event: Event, now_ns: int) -> Decision:
         """Somebody asks for a mode; judged by what the last tick saw."""
@@ -133,7 +133,7 @@ class Controller:
 
     @property
     def surprise(self) -> float:
-        """The policy's, of its last step; reckoned when somebody asks, so that no command waits."""
+        """The policy's surprise in its last step, computed on demand so that no command waits."""
         if self._surprise is None:
             self._surprise = 0.0 if self.policy is None else self.policy.surprise()
         return self._surprise

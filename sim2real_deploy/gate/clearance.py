@@ -54,7 +54,7 @@ def _check_gate(folder: Path, robot: str, stage: str) -> None:
     except Refusal as refusal:
         raise Refusal(
             f"stage '{stage}' on a real robot needs a policy that has passed the gate: {refusal}. "
-            f"Run `sim2real eval {folder.name} --stage {stage} --store`; or say in so many words "
+            f"Run `sim2real eval {folder.name} --stage {stage} --store`, or waive the gate by writing "
             f'ungated:="{WAIVER}"'
         ) from None
 
@@ -124,9 +124,7 @@ def _check_run(bag: Bag, stage: str, sha256: str) -> None:
         raise Refusal(f"it walked {walked_s:.0f} s, at least {WALKED_S:.0f} are asked for")
     report = bag.path / "report.html"
     if not report.is_file():
-        raise Refusal(
-            f"nobody looked at it: make its report and read it, sim2real report {bag.path}"
-        )
+        raise Refusal(f"it has no report: make and read it with `sim2real report {bag.path}`")
 
 
 def _stopped(series: dict[str, Series]) -> str:

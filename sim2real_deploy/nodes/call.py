@@ -15,7 +15,7 @@ PARAMETERS = (ROBOT, Parameter("service", "estop", "Which service: estop, stop, 
 
 
 def main() -> None:
-    """Exit code 0 when it was done, 1 when it was refused, 3 when nobody answered."""
+    """Exit code 0 if done, 1 if refused, 3 without an answer."""
     rclpy.init(args=sys.argv)
     node = rclpy.create_node("sim2real_call", enable_rosout=False)
     values = declare(node, PARAMETERS)

@@ -39,7 +39,7 @@ LOCALHOST_ONLY = "ROS_LOCALHOST_ONLY"  # what Humble has in the range's place
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-REPEATED_S = 0.3  # a signal that comes again sooner is the same wish, sent twice
+REPEATED_S = 0.3  # a second signal sooner than this is a duplicate of the first
 CLOSING_S = 10.0  # sitting down takes a few seconds; after these, something hangs
 
 
@@ -103,8 +103,8 @@ def heard(publisher: Any) -> bool:
 
 
 class ProcessEnd:
-    """A process-wide wish to end, with the exit code; any thread may ask. The first code that is
-    not 0 counts: who is told to end by a signal may still find that something went wrong."""
+    """A process-wide request to end, with the exit code; any thread may make it. The first nonzero
+    code counts: a process that ends by a signal may still report a failure."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
@@ -211,7 +211,7 @@ def _watch_signals(stop: ProcessEnd) -> None:
 
 
 def _end_with_launcher() -> None:
-    """Have the kernel interrupt us when our launcher dies: nobody may be left walking alone."""
+    """Have the kernel interrupt us when our launcher dies: no node may run on without it."""
     launcher = os.environ.get(LAUNCHER_PID)
     if launcher is None:
         return

@@ -148,7 +148,7 @@ class Policy:
         return math.sqrt(worst)
 
     def _read_statistics(self, where: str) -> list[tuple[Floats, Floats, Floats, Floats]]:
-        """Of each input: where it is, its mean, one over its spread, and room to reckon."""
+        """Per input: its buffer, mean, inverse standard deviation, and a scratch array."""
         rows = []
         for i, item in enumerate(self.contract.statistics):
             values_seen = self.session.inputs.get(item.input)

@@ -154,7 +154,7 @@ def _rights(_: Patient) -> Finding:
     if not root and 0 <= locked < LOCKED_MB << 20:
         missing.append("locked memory")
     if not os.access(WAKE_LATENCY, os.W_OK):
-        missing.append("say in how cores sleep")
+        missing.append("control of core sleep states")
     if missing:
         remedy = (
             f"/etc/security/limits.conf: rtprio {FIFO_PRIORITY}, memlock unlimited; "

@@ -31,7 +31,7 @@ class Writer:
 
     participant: str  # its key on the domain
     host: str
-    name: str = ""  # what it calls itself, else its program's
+    name: str = ""  # its participant name, else its program's
     pid: int = 0  # on its host
 
     def __str__(self) -> str:
