@@ -54,7 +54,7 @@ def _check_gate(folder: Path, robot: str, stage: str) -> None:
     except Refusal as refusal:
         raise Refusal(
             f"stage '{stage}' on a real robot needs a policy that has passed the gate: {refusal}. "
-            f"Run `sim2real eval {folder.name} --stage {stage} --store`, or waive the gate by writing "
+            f"Run `sim2real eval {folder.name} --stage {stage} --store`, or waive it by writing "
             f'ungated:="{WAIVER}"'
         ) from None
 
