@@ -54,8 +54,8 @@ def rubs(leg: str, times: float) -> Apply:
     """Dry friction of one leg's joints."""
 
     def apply(robot: TwinRobot, done: float) -> None:
-        for joint in robot.robot.legs[leg].joints:
-            robot.model.dof_frictionloss[robot.model.joint(joint).dofadr] *= times
+        names = robot.robot.joint_names
+        robot.motors.rub([names.index(joint) for joint in robot.robot.legs[leg].joints], times)
 
     return apply
 

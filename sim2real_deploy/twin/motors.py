@@ -74,6 +74,11 @@ class MotorModel:
             parameters[:, RESISTANCE] = (none - full) * self._speed / self._limit
         self.set_supply(1.0)
 
+    def rub(self, joints: list[int], times: float) -> None:
+        """So many times the dry friction in these joints, from now on."""
+        self._sliding[joints] *= times
+        self._friction[:] = self._sliding + self._extra_at_rest
+
     def engage(self) -> None:
         """Put the motor's side of each gear in the middle of its play."""
         self.position[:] = self._q

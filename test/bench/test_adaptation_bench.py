@@ -49,6 +49,7 @@ def test_what_falls_short_is_named(with_it, tremor, cost, words):
 
 def test_every_change_does_what_its_name_says():
     robot = hidden_robot(SPEC, 0)
+    robot.exchange(())  # joints that stick get their friction anew in every period
     mass, friction = robot.mass, robot.model.dof_frictionloss.copy()
     strength = robot.boards._strength[0].copy()
     for change in CHANGES:
@@ -58,6 +59,7 @@ def test_every_change_does_what_its_name_says():
             assert weaker == pytest.approx(change.strengths(SPEC))
         assert robot.mass - mass == pytest.approx(change.payload_kg)
         robot.carry(-change.payload_kg)
+    robot.exchange(())
     rubs = robot.model.dof_frictionloss / np.maximum(friction, 1e-9)
-    assert rubs[6:9] == pytest.approx(3.0)
-    assert rubs[9:] == pytest.approx(1.0)
+    assert (rubs[6:9] > 1.8).all(), "of the whole, with what comes on top at rest"
+    assert (rubs[9:] < 1.1).all()
