@@ -45,3 +45,8 @@ SAFETY_REQUESTS = ("estop", "stop", "reset")
 def service(robot: str, request: str) -> str:
     """The service for a request such as `estop` or `stand`."""
     return f"safety/{request}" if request in SAFETY_REQUESTS else f"{robot}_driver/{request}"
+
+
+def extra(name: str) -> str:
+    """The topic of what a policy takes beside the velocity command."""
+    return f"policy/{name}"

@@ -1,18 +1,22 @@
 """The `policy` node: what the network saw and what it gave, step by step and by name."""
 
+from functools import partial
+
 import numpy as np
 from rclpy.node import Node
 from std_msgs.msg import Float32MultiArray
 
 from sim2real_deploy.control.ticks import Ticks
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.arrays import floats, labelled
 from sim2real_deploy.nodes.common import REPLAYED, heard
 from sim2real_deploy.policy.policy import Policy
-from sim2real_deploy.topics import ACTION, OBSERVATION
+from sim2real_deploy.topics import ACTION, OBSERVATION, extra
 
 
 class PolicyNode(Node):
-    """A mirror: the network itself runs in the control loop."""
+    """A mirror: the network itself runs in the control loop. What a policy takes beside the
+    velocity command (a body height, a height scan) it hands on from `policy/<name>`."""
 
     def __init__(self) -> None:
         super().__init__("policy")
@@ -21,9 +25,20 @@ class PolicyNode(Node):
         self._observation, self._action = Float32MultiArray(), Float32MultiArray()
 
     def connect(self, policy: Policy | None) -> None:
-        if policy is not None:
-            self._observation.layout = labelled(policy.labels)
-            self._action.layout = labelled(policy.contract.joints)
+        if policy is None:
+            return
+        self._observation.layout = labelled(policy.labels)
+        self._action.layout = labelled(policy.contract.joints)
+        for name in policy.extras:
+            self.create_subscription(
+                Float32MultiArray, extra(name), partial(self._hand_on, policy, name), 1
+            )
+
+    def _hand_on(self, policy: Policy, name: str, message: Float32MultiArray) -> None:
+        try:
+            policy.give(name, message.data.tolist())
+        except Refusal as refusal:
+            self.get_logger().warning(str(refusal), throttle_duration_sec=5.0)
 
     def show(self, ticks: Ticks) -> None:
         if not (heard(self._observations) or heard(self._actions)):

@@ -114,6 +114,8 @@ class Policy:
         if size != len(values):
             known = ", ".join(f"{key} ({count})" for key, count in self.extras.items()) or "none"
             raise Refusal(f"'{name}' with {len(values)} values: the policy takes {known}")
+        if not all(map(math.isfinite, values)):
+            raise Refusal(f"'{name}': a value is not finite; the last one that was stays")
         self._seen.given[name] = tuple(values)
 
     def infer(self) -> Floats:

@@ -4,6 +4,7 @@ These are the samples of docs/policies/: one section there, one test here.
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from sim2real_deploy.policy.skeleton import write_skeleton
 from sim2real_deploy.robots import load_robot
 from support.import_samples import GO2, ISAAC, JOINTS, bring_in, bring_in_with_notes, deploy_content
 from support.import_samples import pose as off_pose
-from support.policy_samples import network
+from support.policy_samples import make_state, network
 
 GYM = list(GO2.joint_orders["gym"])
 SDK = list(GO2.joint_names)
@@ -83,6 +84,34 @@ def test_a_bundle_changed_by_hand_is_imported_again(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="rate_hz"):
         load_bundle(folder, GO2)
     assert bring_in(folder, tmp_path / "two").contract.rate_hz == 100.0
+
+
+def test_an_extra_command_has_its_default_until_one_is_given(tmp_path: Path) -> None:
+    file = write_skeleton(put_network(tmp_path / "policy.onnx", SIZE + 1), GO2, tmp_path / "mine")
+    height = {"name": "extra_command", "params": {"name": "height", "default": [0.3]}}
+    written = {
+        "robot": "go2",
+        "rate_hz": 50,
+        "joints": "sdk",
+        "default_position": off_pose(SDK),
+        "kp": 20,
+        "kd": 0.5,
+        "action": {"scale": 0.25},
+        "observations": [{"terms": [{"name": name} for name in TERMS] + [height]}],
+        "command_ranges": {"vx": [-1, 1], "vy": [-1, 1], "wz": [-1, 1]},
+    }
+    dump(file, written)
+    policy = bring_in(file.parent, tmp_path / "out").open()
+    assert policy.extras == {"height": 1}
+    state = make_state(GO2)
+    policy.observe(state, (0.0, 0.0, 0.0))
+    assert policy.observation[-1] == pytest.approx(0.3)
+    policy.give("height", [0.2])
+    policy.observe(state, (0.0, 0.0, 0.0))
+    assert policy.observation[-1] == pytest.approx(0.2)
+    for name, values in (("height", [0.2, 0.3]), ("width", [0.2]), ("height", [math.nan])):
+        with pytest.raises(Refusal, match=name):
+            policy.give(name, values)
 
 
 def test_nothing_is_overwritten_by_a_skeleton(tmp_path: Path) -> None:
