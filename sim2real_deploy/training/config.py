@@ -125,7 +125,7 @@ class TerrainKind(Strict):
 
     kind: Literal["flat", "rough", "slope", "stairs", "stairs_down", "obstacles", "gaps"]
     share: float = Field(gt=0)  # of the environments
-    # Roughness, rise per metre of a slope, a stair's riser, an obstacle's height, a gap's width.
+    # Roughness, rise per metre of a slope, a stair's riser, an obstacle's height, a gap's depth.
     levels: tuple[float, ...] = Field(min_length=1)
 
 

@@ -38,6 +38,12 @@ class TerrainCurriculum:
             if self.level[who] >= levels:
                 self.level[who] = rng.integers(levels)
 
+    def go_on(self, levels: dict[str, float]) -> None:
+        """Where an earlier session of the run was, by kind; shares and levels may have changed."""
+        for number, name in enumerate(self.names):
+            level = min(round(levels.get(name, 0.0)), int(self._levels[number]) - 1)
+            self.level[self.kind == number] = level
+
     def on(self, name: str) -> npt.NDArray[np.bool_]:
         """Which environments are on this kind."""
         return np.asarray(self.kind == self.names.index(name))

@@ -17,7 +17,7 @@ OBSTACLES = 14  # of a tile
 START = 0.55  # m round the origin that are flat
 STEPS = 6  # stairs of a flight
 TOP = 1.2  # m between a flight up and one down
-GAP_DEPTH = 0.2  # m
+GAP_WIDTH = (0.06, 0.12)  # m
 ALONG_X = ("stairs", "stairs_down", "gaps", "obstacles")  # tiles that are walked along x
 
 
@@ -85,7 +85,7 @@ def _tile(kind: str, level: int, height: float, size: float, rng: np.random.Gene
     elif kind == "obstacles":
         tile.boxes = [_obstacle(height, half, rng) for _ in range(OBSTACLES)]
     elif kind == "gaps":
-        tile.plane, tile.boxes = -GAP_DEPTH, _slabs(height, half, rng)
+        tile.plane, tile.boxes = -height, _slabs(height, half, rng)
     return tile
 
 
@@ -111,14 +111,15 @@ def _obstacle(height: float, half: float, rng: np.random.Generator) -> Box:
     return Box(x_sides, y_sides, (-0.1, height * rng.uniform(0.6, 1.0)))
 
 
-def _slabs(gap: float, half: float, rng: np.random.Generator) -> list[Box]:
-    """Slabs that a robot walks along, with a gap after each."""
-    boxes = [Box((-START, START), (-half, half), (-GAP_DEPTH, 0.0))]
+def _slabs(depth: float, half: float, rng: np.random.Generator) -> list[Box]:
+    """Slabs that a robot walks along, with a gap after each. A deep gap is what is hard, not a wide
+    one: feet wedge in narrow ones."""
+    boxes = [Box((-START, START), (-half, half), (-depth, 0.0))]
     for side in (-1, 1):
-        near = START + gap
+        near = START + rng.uniform(*GAP_WIDTH)
         for number in range(6):
             far = near + rng.uniform(0.4, 0.9) if number < 5 else half
             x = (near, far) if side > 0 else (-far, -near)
-            boxes.append(Box(x, (-half, half), (-GAP_DEPTH, 0.0)))
-            near = far + gap
+            boxes.append(Box(x, (-half, half), (-depth, 0.0)))
+            near = far + rng.uniform(*GAP_WIDTH)
     return boxes

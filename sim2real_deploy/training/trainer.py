@@ -289,7 +289,7 @@ class Worker:
             "critic_optimiser": learner.critic_optimiser.state_dict(),
             "rate": learner.rate,
             "width": self.environment.width.value,
-            "terrain": self.environment.terrain.level.tolist(),
+            "terrain": self.environment.terrain.mean_levels(),
             "moments": self.moments,
             "versions": versions(),
         }
@@ -306,4 +306,4 @@ class Worker:
         self.steps, self.iteration = content["steps"], content["iteration"]
         self.seconds, self.moments = content["seconds"], content["moments"]
         self.environment.width.value = content["width"]
-        self.environment.terrain.level[:] = content["terrain"]
+        self.environment.terrain.go_on(content["terrain"])
