@@ -9,6 +9,7 @@ from sim2real_deploy.robots.state import RobotState
 from sim2real_deploy.safety.chain import RECOVERING
 from sim2real_deploy.safety.inputs import Inputs, Rate, Reading, Readings
 
+LIES_NS = 2_000_000_000  # damped for so long, a robot has come to rest: it falls no more
 GYROSCOPE_RANGE = 34.9  # rad/s: +-2000 deg/s, the full scale of the usual sensor
 ACCELEROMETER_RANGE = 157.0  # m/s^2: +-16 g
 GRAVITY_FILTER_S = 0.3
@@ -94,8 +95,8 @@ class StateStream:
 class Posture:
     """Orientation and acceleration: believable, and upright.
 
-    Where the robot `may_recover`, a fall is none while it lies damped or gets up again: it may be
-    reset as it lies. How long it tries is measured instead.
+    Where the robot `may_recover`, a fall is none once it has lain damped for a while, nor while it
+    gets up again: it may be reset as it lies. How long it tries is measured instead.
     """
 
     MEASURES: ClassVar = frozenset(
@@ -108,6 +109,7 @@ class Posture:
     def __init__(self, may_recover: bool = False) -> None:
         self._may_recover = may_recover
         self._recovering_ns: int | None = None  # since when
+        self._driven_ns: int | None = None  # when it last was
         self._average = (0.0, 0.0, 9.81)  # acceleration in the world frame
         self._last_ns: int | None = None
         self._readings: Readings = {}
@@ -123,7 +125,10 @@ class Posture:
         elif self._recovering_ns is None:
             self._recovering_ns = now_ns
         since_ns = now_ns if self._recovering_ns is None else self._recovering_ns
-        excused = self._may_recover and (recovering or not inputs.driving)
+        if inputs.driving or self._driven_ns is None:
+            self._driven_ns = now_ns
+        lies = now_ns - self._driven_ns > LIES_NS
+        excused = self._may_recover and (recovering or lies)
         return self._readings | {
             "fallen_rad": Reading(0.0) if excused else self._readings.get("tilt_rad"),
             "recovering_s": Reading((now_ns - since_ns) / 1e9),

@@ -554,21 +554,25 @@ def test_a_rate_counts_by_marks_that_do_not_pile_up() -> None:
     assert [edge(0, 0), edge(5, 50 * MS), edge(5, 1050 * MS)] == [0, 5, 0]
 
 
-def test_a_robot_that_may_recover_has_not_fallen_while_it_lies_or_gets_up() -> None:
+def test_a_robot_that_may_recover_has_not_fallen_once_it_lies_or_gets_up() -> None:
     upside_down = floats(0, 1, 0, 0)
 
-    def fallen(may_recover: bool, mode: str) -> float:
+    def fallen(may_recover: bool, mode: str, after_s: float = 3.0) -> float:
         inputs = with_state(quaternion=upside_down)
         assert inputs.report is not None
         idle = mode == "damping"
         report = replace(inputs.report, mode=mode, damping=idle)
-        return value(
-            Posture(may_recover), "fallen_rad", replace(inputs, report=report, command_damping=idle)
-        )
+        inputs = replace(inputs, report=report, command_damping=idle)
+        posture = Posture(may_recover)
+        posture.measure(inputs, 0)
+        reading = posture.measure(inputs, int(after_s * 1e9))["fallen_rad"]
+        assert reading is not None
+        return reading.value
 
     for mode in ("damping", "recovering"):
         assert fallen(True, mode) == 0
         assert fallen(False, mode) == pytest.approx(math.pi)
+    assert fallen(True, "damping", after_s=1.0) == pytest.approx(math.pi)  # it may fall still
     for mode in ("walking", "standing", "standing_up", "sitting_down", "slowing_down"):
         assert fallen(True, mode) == pytest.approx(math.pi)
 

@@ -92,7 +92,7 @@ def test_after_a_fall_it_gets_up_and_walks_on() -> None:
     walk.reach(Event.WALK, Mode.WALKING)
     on_its_back = np.array([0.0, 0.0, 0.1, 0.1, 0.995, 0.0, 0.0])
     walk.twin.place(on_its_back, np.zeros(6), GO2.stand_pose.astype(float), np.zeros(12))
-    for _ in range(2 * RATE):
+    for _ in range(3 * RATE):
         walk.tick()
     supervisor = walk.safety.supervisor
     assert walk.controller.mode is Mode.DAMPING
