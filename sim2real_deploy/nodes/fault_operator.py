@@ -22,7 +22,7 @@ from sim2real_deploy.nodes.common import ROBOT, ProcessEnd, declare, run
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.runtime.realtime import prefer_this_process
 
-REQUESTS = ("estop", "stop", "reset", "stand", "walk", "sit")
+REQUESTS = ("estop", "stop", "reset", "stand", "walk", "sit", "recover")
 PATIENCE_S = 10.0
 VELOCITY_PERIOD_S = 0.05
 CROWD = 200  # a hundred answers may come at once
