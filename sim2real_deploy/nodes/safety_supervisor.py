@@ -283,7 +283,8 @@ class SafetySupervisor(Node):
         while not self._leaving.wait(MODE_EVERY_S):
             driving = self.loop.driving  # asked first: what was on before its release is past
             with suppress(Refusal):  # no answer says nothing: what was known stays
-                self.loop.sport_mode = not self._switcher.check().released and driving
+                self.loop.vendor_mode = on = not self._switcher.check().released
+                self.loop.sport_mode = on and driving
                 answered = time.monotonic()
             self.loop.mode_silence_s = time.monotonic() - answered
 

@@ -39,7 +39,8 @@ class Inputs:
     command_not_finite: int = 0  # commands on the wire with NaN or infinity, since the start
     rivals: tuple[str, ...] = ()  # programs that write rt/lowcmd now, beside control and us
     lingering: tuple[str, ...] = ()  # those, and who wrote it within the last second
-    sport_mode: bool = False
+    sport_mode: bool = False  # the vendor's own mode came on while control drives
+    vendor_mode: bool = False  # it is on, and who writes rt/lowcmd is the vendor
     mode_silence_s: float | None = None  # since the motion switcher last answered; None: not asked
     recorder_silence_s: float | None = None  # None: nothing has to be recorded
     disk_free_gb: float | None = None

@@ -68,7 +68,9 @@ class Surroundings:
         jump_s = 0.0 if self._offset_ns is None else abs(offset_ns - self._offset_ns) / 1e9
         self._offset_ns = offset_ns
         return {
-            "strangers": Reading(len(inputs.lingering), ", ".join(inputs.lingering)),
+            "strangers": Reading(
+                len(inputs.lingering) * (not inputs.vendor_mode), ", ".join(inputs.lingering)
+            ),
             "rivals": Reading(len(inputs.rivals) * inputs.driving, ", ".join(inputs.rivals)),
             "unfit": Reading(float(bool(inputs.unfit)), inputs.unfit),
             "mode_silence_s": _known(inputs.mode_silence_s),

@@ -59,7 +59,7 @@ class SupervisorLoop:
         self.stops: deque[int] = deque(maxlen=10)  # when: an incident file is due for each
         self.missing_rights: tuple[str, ...] = ()  # of the kernel's, in words; known once it runs
         # Written by the node's slow threads, read here.
-        self.sport_mode = False
+        self.sport_mode = self.vendor_mode = False
         self.mode_silence_s: float | None = None
         self.unfit = ""
         self.recorder_silence_s: float | None = None
@@ -173,6 +173,7 @@ class SupervisorLoop:
             rivals=wire.rivals(now_ns),
             lingering=wire.lingering(now_ns),
             sport_mode=self.sport_mode,
+            vendor_mode=self.vendor_mode,
             mode_silence_s=self.mode_silence_s,
             unfit=self.unfit,
             recorder_silence_s=self.recorder_silence_s,

@@ -100,8 +100,8 @@ class Boards:
         self._known = b""
 
     def watch(self, now_ns: int) -> None:
-        """Damp when commands have been silent for too long."""
-        if self.alive and now_ns - self._accepted_ns > self._timeout_ns:
+        """Damp when commands have been silent for too long; with no timeout the last one holds."""
+        if self._timeout_ns and self.alive and now_ns - self._accepted_ns > self._timeout_ns:
             self.alive = False
             self.counters.timeouts += 1
             self._known = b""

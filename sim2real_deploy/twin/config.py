@@ -123,7 +123,7 @@ class Imperfections(Strict):
     power: Power = Power()
     command_bus: Bus = Bus()  # from the computer to the motors
     state_bus: Bus = Bus()  # and back
-    command_timeout: float = Field(default=0.2, gt=0)  # s without a good command until damping
+    command_timeout: float = Field(default=0.2, ge=0)  # s without a good command; 0: never damps
 
     def without_chance(self) -> "Imperfections":
         """The same robot with nothing drawn at random: no noise, every message after the mean time,

@@ -44,6 +44,8 @@ TARGETS = {
     "motor": Target(_EVERY, True, 8.0, 20.0),  # Nm
     "imu": Target(_EVERY, False, 0.4, 20.0),  # quaternion, rad/s, m/s^2
     "temperature": Target(_SLOW_READINGS, True, 60.0, 120.0),  # degrees C
+    "switcher": Target(("off", "wrong", "delayed"), False, 0.0, 0.0),  # the robot's mode service
+    "second_state": Target(("wrong",), False, 0.0, 0.0),  # another robot's states on the same bus
     "battery": Target(_SLOW_READINGS, False, -60.0, 100.0),  # percent, volt, ampere
 }
 SECONDS = {"slow": 0.05, "delayed": 0.05, "intermittent": 0.1}  # when no amount is given

@@ -79,4 +79,5 @@ def _blank(robot: RobotSpec) -> RobotState:
         imu_temperature=40,
         remote=remote.encode(remote.Remote()),
         raw=b"",
+        motor_mode=np.ones(joints, np.uint8),
     )

@@ -68,6 +68,8 @@ def build_spec(
     add_floor(spec, floor)
     _limit_collisions(spec, robot, collision)
     if actuators == "motor":
+        for joint in robot.joints:  # a real joint ends where it was measured to end
+            spec.joint(joint.name).range = joint.stops or joint.position
         _add_motors(spec, robot, lag)
     else:
         _add_position_actuators(spec, robot, kp, kd)

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,12 +22,17 @@ from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire import motion_switcher, sport_state
 from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
+from sim2real_deploy.wire.decoders import StateDecoder
+from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
 from sim2real_deploy.wire.messages import FAMILIES, SPORT_MODE_STATE, WIRELESS_CONTROLLER
 from sim2real_deploy.wire.rpc import RpcServer
 
 Result = TypeVar("Result")
 
 SPORT_SERVICE, ROBOT_STATE_SERVICE = "sport", "robot_state"
+BROKEN = 3104  # the vendor's code for a service that does not work
+SLOW_SWITCHER_S = 0.5
+OTHER_TICKS = 100_000_000  # ms between the starts of two robots
 _SPORT_STATE_EVERY = 5  # periods
 _REMOTE_EVERY = 10
 _SERVICE_POLL = 0.05  # s
@@ -55,8 +60,15 @@ class TwinOnWire:
         self.clock = clock or WorldClock()
         self.timing = Timing()
         self._period_ns = round(1e9 / twin.robot.wire.rate_hz)
-        family = FAMILIES[twin.robot.wire.family]
+        self._domain, self._interface = domain, interface
+        self._family = twin.robot.wire.family
+        family = FAMILIES[self._family]
         self._participant = end = Participant(domain, interface, "twin", for_all=True)
+        # As on the robot: sport mode is a program of its own on the bus, there before and after.
+        self._sport_end = Participant(domain, interface, "sport mode", for_all=True)
+        self._sport_commands = self._sport_end.writer(LOW_CMD, family.command)
+        self._sport_encoder = CommandEncoder(twin.robot)
+        self._second: Participant | None = None  # another robot, by a fault
         self._commands = end.reader(LOW_CMD, family.command)
         self._states = end.writer(LOW_STATE, family.state)
         self._sport_states = end.writer(sport_state.SPORT_STATE_TOPIC, SPORT_MODE_STATE)
@@ -89,7 +101,9 @@ class TwinOnWire:
         self._stop.set()
         for thread in self._threads:
             thread.join()
-        self._participant.close()
+        for end in (self._participant, self._sport_end, self._second):
+            if end is not None:
+                end.close()
 
     @property
     def stopped(self) -> bool:
@@ -119,14 +133,37 @@ class TwinOnWire:
         while not self._stop.is_set():
             due = self._keep_time(due)
             self._do_what_was_asked()
-            commands = [sample.data for sample in self._commands.take()]
-            for state in self.twin.exchange(commands):
+            states = self.twin.exchange(self._commands_of_others())
+            for state in states:
                 self._states.write(state)
+            if self.twin.sport.mode:
+                self._sport_commands.write(self._sport_encoder.encode(self.twin.sport.sent()))
+            if self.twin.faults.in_force and self.twin.faults.concern("second_state"):
+                self._speak_as_another(states)
             if self.timing.periods % _SPORT_STATE_EVERY == 0:
                 self._send_sport_state()
             if self.timing.periods % _REMOTE_EVERY == 0:
                 self._remotes.write(sport_state.encode_wireless(self.twin.remote))
             self.timing.periods += 1
+
+    def _commands_of_others(self) -> list[bytes]:
+        """Sport mode's commands reach the motors inside the robot, not by way of the bus."""
+        own, who = self._sport_end.key, self._participant.who
+        return [
+            sample.data for sample in self._commands.take() if who(sample.writer).participant != own
+        ]
+
+    def _speak_as_another(self, states: list[bytes]) -> None:
+        """A second robot, or a simulator left on the bus: it was switched on at another time."""
+        if self._second is None:
+            end = self._second = Participant(self._domain, self._interface, "second robot")
+            self._second_states = end.writer(LOW_STATE, FAMILIES[self._family].state)
+            self._second_decoder = StateDecoder(self.twin.robot)
+            self._second_encoder = StateEncoder(self.twin.robot)
+        for sample in states:
+            state = self._second_decoder.decode(sample, 0)
+            later = replace(state, tick=state.tick + OTHER_TICKS)
+            self._second_states.write(self._second_encoder.encode(later))
 
     def _keep_time(self, due: int) -> int:
         """Sleep until the period is due, note how late it is, and say when the next one is."""
@@ -170,7 +207,12 @@ class TwinOnWire:
             for server in self._services:
                 server.serve()
 
-    def _serve_switcher(self, api: int, parameter: str) -> tuple[int, str]:
+    def _serve_switcher(self, api: int, parameter: str) -> tuple[int, str] | None:
+        for fault in self.twin.faults.active:
+            if fault.target == "switcher":
+                if fault.word != "delayed":
+                    return None if fault.word == "off" else (BROKEN, "")
+                time.sleep(SLOW_SWITCHER_S if fault.amount is None else fault.amount)
         return self.ask(partial(_switcher, api, parameter))
 
     def _serve_sport(self, api: int, parameter: str) -> tuple[int, str]:

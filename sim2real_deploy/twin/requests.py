@@ -3,7 +3,7 @@
 {fault: {target: encoder, word: stuck, joint: FR_calf_joint, duration: 2}}
 {push: {force: 150, direction: [0, 1, 0], duration: 0.1}}
 {slip: {friction: 0.1, duration: 1}}
-{remote: {pressed: [L2, B]}}
+{remote: {pressed: [L2, B]}}  or  {remote: {alive: false}}
 {clear: true}
 """
 
@@ -31,6 +31,7 @@ class Held(Strict):
     rx: float = Field(default=0.0, ge=-1, le=1)
     ry: float = Field(default=0.0, ge=-1, le=1)
     pressed: tuple[str, ...] = ()
+    alive: bool = True  # switched on and within reach
 
     @model_validator(mode="after")
     def _buttons(self) -> "Held":
@@ -64,8 +65,9 @@ class Request(Strict):
         if self.slip is not None:
             twin.slip(self.slip)
         if self.remote is not None:
-            held = self.remote.model_dump()
-            twin.hold_remote(remote.Remote(**held | {"pressed": frozenset(held["pressed"])}))
+            held = self.remote
+            sticks = (held.lx, held.ly, held.rx, held.ry)
+            twin.hold_remote(remote.Remote(*sticks, frozenset(held.pressed), held.alive))
         if self.clear:
             twin.clear_faults()
 

@@ -31,7 +31,7 @@ from sim2real_deploy.twin.mount import Mount
 from sim2real_deploy.twin.per_joint import per_joint
 from sim2real_deploy.twin.physics import MujocoPhysics, Physics
 from sim2real_deploy.twin.sensors import EncoderModel, ImuModel
-from sim2real_deploy.twin.sport import SportMode
+from sim2real_deploy.twin.sport import SportMode, folded_pose
 from sim2real_deploy.wire import remote
 
 Vector = npt.NDArray[np.float64]
@@ -216,6 +216,7 @@ class TwinRobot:
 
     def clear_faults(self) -> None:
         self.faults.clear()
+        self._message.slow.motor_mode[:] = 1
         self.disturbances.clear()
 
     def push(self, push: Push) -> None:
@@ -225,8 +226,9 @@ class TwinRobot:
         self.disturbances.slip(slip, self._now_ns)
 
     def hold_remote(self, held: remote.Remote) -> None:
-        """Sticks and buttons of the wireless controller, until the next call."""
+        """Sticks and buttons of the wireless controller, or that it is off, until the next call."""
         self._message.slow.remote = remote.encode(held)
+        self.sport.watch(held)
 
     def carry(self, kg: float) -> None:
         """So much more on the trunk, from now on."""
@@ -320,7 +322,7 @@ class TwinRobot:
             self.faults.readings("temperature", temperature, now, joints=True)
             self.faults.readings("battery", power, now)
             power[:] = np.clip(power, (0, 0, -200), (100, 80, 200))
-            np.clip(temperature, 0, 255, temperature)
+            np.clip(temperature, -50, 190, temperature)
         state.temperature[:] = np.rint(temperature)
         percent, state.voltage, state.current = power.tolist()
         state.battery_percent = round(percent)
@@ -334,7 +336,7 @@ class TwinRobot:
         imu.measure(self._quaternion, self._rate, self._acceleration)
         if self.faults.in_force:
             self.faults.readings("imu", imu.readings, now)
-            self._count_lost()
+            self._drop_boards()
         message.set_body(imu.readings, self._foot_force)
         sample: bytes | None = message.finish(now // 1_000_000)
         if self.faults.in_force and sample is not None:
@@ -342,15 +344,20 @@ class TwinRobot:
         if sample is not None:
             self._state_bus.put(sample, now)
 
-    def _count_lost(self) -> None:
-        """A board that is off does not answer: the robot counts the packets it misses."""
+    def _drop_boards(self) -> None:
+        """A board that is off does not answer: its motor leaves its mode, and the robot counts the
+        packets it misses. Clearing the fault brings it back."""
+        slow = self._message.slow
+        slow.motor_mode[:] = 1
         for fault in self.faults.active:
             if fault.word == "off" and fault.target in ("motor", "encoder"):
-                self._message.slow.lost[self.robot.joint_names.index(fault.joint or "")] += 1
+                joint = self.robot.joint_names.index(fault.joint or "")
+                slow.lost[joint] += 1
+                slow.motor_mode[joint] = 0
 
     def _lie_down(self) -> Vector:
         """How the robot is found: at rest on its belly or on its hoist, legs folded."""
-        data, pose = self.data, self.robot.sit_pose
+        data, pose = self.data, folded_pose(self.robot)
         data.qpos[3:7] = self.floor.attitude
         data.qpos[2] = 0.15 + self.floor.height(0.0, 0.0)
         if self.hoist is not None:

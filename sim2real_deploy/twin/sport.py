@@ -1,5 +1,7 @@
 """The vendor's sport mode as the twin needs it: it holds a pose, and it fights for the motors.
 
+It writes rt/lowcmd while it is on, damps on L2+B, and after its release the remote is bytes.
+
 Two writers on the same motors make a real robot squirm. So while sport mode is on, its commands
 and those of rt/lowcmd take turns, step by step, and whoever forgot to release it sees that here.
 """
@@ -10,9 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.robots import JointCommand, RobotSpec
+from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin.motors import MotorCommand
 from sim2real_deploy.wire.motion_switcher import CHECK, RELEASE, SELECT
+from sim2real_deploy.wire.remote import Remote
 from sim2real_deploy.wire.rpc import NOT_IMPLEMENTED
 
 DAMP, STAND_UP, STAND_DOWN, RECOVERY_STAND = 1001, 1004, 1005, 1006  # of sport
@@ -26,6 +30,13 @@ _MODES = {"normal", "ai", "advanced", "mcf"}
 _MOVE_SECONDS = 1.5
 
 
+def folded_pose(robot: RobotSpec) -> Floats:
+    """How the robot lies: folded against stops that lie beyond its published range."""
+    beyond = robot.stop_low < robot.position_low
+    folded: Floats = np.where(beyond, robot.stop_low + np.float32(0.01), robot.sit_pose)
+    return folded
+
+
 class SportMode:
     """Which mode is on, and the pose it holds."""
 
@@ -34,7 +45,8 @@ class SportMode:
         self._robot, self._joints = robot, joints
         self.mode = "normal" if on else ""
         self.command = MotorCommand(robot.joint_count)
-        self._target = self._from = robot.sit_pose.astype(np.float64)
+        self._lying = folded_pose(robot).astype(np.float64)
+        self._target = self._from = self._lying
         self._damped = False
         self._since_ns = -round(_MOVE_SECONDS * 1e9)
 
@@ -53,6 +65,17 @@ class SportMode:
         self.command.kp[:], self.command.kd[:] = self._robot.kp, self._robot.kd
         self.command.anew = True
         return self.command
+
+    def sent(self) -> JointCommand:
+        """The same, as it shows on rt/lowcmd."""
+        command = self.command
+        rows = (command.q, command.dq, command.kp, command.kd, command.torque)
+        return JointCommand(*(row.astype(np.float32) for row in rows))
+
+    def watch(self, held: Remote) -> None:
+        """L2+B on the remote: damping, as long as this mode has the motors."""
+        if self.mode and held.pressed >= {"L2", "B"}:
+            self._damped = True
 
     def serve_switcher(self, api: int, parameter: str, now_ns: int) -> tuple[int, str]:
         """One request to motion_switcher: the vendor's status code, and data as JSON."""
@@ -94,12 +117,12 @@ class SportMode:
         poses = {
             STAND_UP: self._robot.stand_pose,
             RECOVERY_STAND: self._robot.stand_pose,
-            STAND_DOWN: self._robot.sit_pose,
+            STAND_DOWN: self._lying,
         }
         if api == DAMP:
             self._damped = True
         elif api in poses:
-            self._begin(poses[api].astype(np.float64), now_ns)
+            self._begin(np.asarray(poses[api], np.float64), now_ns)
         return 0, ""
 
 

@@ -15,8 +15,8 @@ from sim2real_deploy.wire.descriptor import BOOLEAN, INT32, INT64, OCTETS, TEXT,
 ASK_AGAIN_S = 1.0
 NOT_IMPLEMENTED = 3203  # the SDK's code for an api id that the server does not know
 
-# api id, parameter -> status code (0: done), data
-Handler = Callable[[int, str], tuple[int, str]]
+# api id, parameter -> status code (0: done), data; None: silence
+Handler = Callable[[int, str], tuple[int, str] | None]
 
 
 _own = threading.local()
@@ -137,7 +137,7 @@ class RpcServer:
         samples = self._reader.take()
         for sample in samples:
             request = sample.data
-            code, data = self._handler(request.api, request.parameter)
-            if request.wants_answer:
-                self._writer.write(Response(request.number, request.api, code, data))
+            answer = self._handler(request.api, request.parameter)
+            if request.wants_answer and answer is not None:
+                self._writer.write(Response(request.number, request.api, *answer))
         return len(samples)

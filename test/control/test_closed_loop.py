@@ -1,11 +1,13 @@
 """The loop and the controller on the imperfect twin, in lockstep: the robot's own code, walking."""
 
+import dataclasses
 import secrets
 import threading
 
 import numpy as np
 import pytest
 
+from sim2real_deploy.control import loop as loop_module
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.modes import Event, Mode
@@ -210,3 +212,64 @@ def test_the_chain_carries_heartbeats_answers_and_their_absence(sample, tmp_path
         stack.cycle(0.1)
         assert stack.controller.mode is Mode.DAMPING
         assert "silent" in stack.controller.reason
+
+
+def test_a_request_that_was_given_up_does_not_happen_later(sample, monkeypatch):
+    """Who was told that control does not answer must not see the robot stand up a minute later."""
+    monkeypatch.setattr(loop_module, "REQUEST_TIMEOUT_S", 0.05)
+    stack = Stack(sample)
+    answer = stack.loop.request(Event.STAND)
+    assert not answer.accepted
+    assert "does not answer" in answer.words
+    stack.cycle(0.1)
+    assert stack.controller.mode is Mode.PASSIVE
+
+
+class Healthy(Unsupervised):
+    """Well, until it is told not to be."""
+
+    healthy = True
+
+    def verdict(self, now_ns):
+        return dataclasses.replace(CLEAR, healthy=self.healthy)
+
+
+def end_while_walking(stack, urgent=None):
+    """Ask the loop to end, and note each mode it goes through."""
+    assert stack.ask(Event.STAND).accepted
+    stack.until(Mode.STANDING)
+    assert stack.ask(Event.WALK).accepted
+    stack.cycle(0.5)
+    modes, cycle = [], stack.loop.cycle
+
+    def noting():
+        cycle()
+        modes.append(stack.controller.mode)
+
+    stack.loop.cycle = noting
+    stopped = threading.Event()
+    stopped.set()
+    stack.loop.run(stopped, urgent)
+    return list(dict.fromkeys(modes))
+
+
+def test_an_end_in_good_health_slows_down_and_sits(sample):
+    modes = end_while_walking(Stack(sample, Healthy()))
+    assert modes == [Mode.SLOWING_DOWN, Mode.SITTING_DOWN, Mode.DAMPING]
+
+
+def test_an_end_without_a_healthy_supervisor_damps_at_once(sample):
+    safety = Healthy()
+    stack = Stack(sample, safety)
+    stack.controller.velocity.brake = lambda: setattr(safety, "healthy", False)
+    modes = end_while_walking(stack)
+    assert Mode.SITTING_DOWN not in modes
+    assert stack.controller.mode is Mode.DAMPING
+
+
+def test_asked_to_end_again_it_damps_at_once(sample):
+    urgent = threading.Event()
+    urgent.set()
+    stack = Stack(sample, Healthy())
+    assert end_while_walking(stack, urgent) == []
+    assert stack.controller.mode is Mode.DAMPING

@@ -16,7 +16,7 @@ def test_joints_stand_in_sdk_order_with_the_limits_of_the_robot_file() -> None:
     model = build_model(ROBOT, Floor())
     names = [model.joint(i).name for i in range(1, model.njnt)]  # 0 is the free joint
     assert tuple(names) == ROBOT.joint_names
-    np.testing.assert_allclose(model.jnt_range[1:, 0], ROBOT.position_low, atol=1e-6)
+    np.testing.assert_allclose(model.jnt_range[1:, 0], ROBOT.stop_low, atol=1e-6)
     np.testing.assert_allclose(model.jnt_range[1:, 1], ROBOT.position_high, atol=1e-6)
     assert [model.actuator(i).name for i in range(model.nactuator)] == names
     np.testing.assert_allclose(model.actuator_forcerange[:, 1], ROBOT.torque_limit, rtol=1e-6)
