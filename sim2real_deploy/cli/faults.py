@@ -12,6 +12,7 @@ from sim2real_deploy.cli import app
 def faults(
     json_file: Path = typer.Option(None, "--json", help="Write the figures here."),
     repeat: int = typer.Option(20, min=1, help="Times that each fault is injected."),
+    quick: bool = typer.Option(False, "--quick", help="Each fault once: about ten minutes."),
     only: str = typer.Option("", help="Only the faults whose name contains this."),
     policy: str = typer.Option("go2_walk", help="Policy bundle that walks meanwhile."),
     robot: str = typer.Option("go2", help="A robot in config/robots."),
@@ -20,5 +21,5 @@ def faults(
     from sim2real_deploy.bench import faults as benchmark
     from sim2real_deploy.bench.conduct import conduct
 
-    measure = partial(benchmark.run, robot, policy, repeat, only)
+    measure = partial(benchmark.run, robot, policy, 1 if quick else repeat, only)
     raise typer.Exit(conduct("faults", measure, json_file))

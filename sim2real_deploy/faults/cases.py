@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.faults.stack import FILLING, Stack
+from sim2real_deploy.faults.stack import FILLING, WALK, Stack
 from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.robots.geometry import tilt
 from sim2real_deploy.twin.disturbances import Push
@@ -32,6 +32,7 @@ JOINT = "FR_calf_joint"
 KEPT_BYTES = 1_000_000  # of a full disk
 CHUNK_BYTES = 16_000_000
 UNPLUGGED_S = 0.3
+RUNAWAY_SPEED = 1.2  # m/s: twice what `indoor`, where the campaign walks, allows
 
 
 @dataclass(frozen=True)
@@ -230,6 +231,33 @@ def fill_disk(stack: Stack) -> int:
     return now_ns
 
 
+def run_away(stack: Stack) -> int:
+    """A push that does not end: the robot goes twice as fast as its stage allows, and control is
+    content. The clock starts when the robot is that fast."""
+    gale = Push(force=130.0, direction=(1.0, 0.0, 0.0), duration=3.0)
+    start_ns = stack.change(lambda twin: twin.push(gale))
+    deadline = time.monotonic() + 3.0
+    while time.monotonic() < deadline:
+        velocity = stack.twin.ask(lambda twin: twin.base_truth.velocity)
+        if float(np.hypot(*velocity[:2])) > RUNAWAY_SPEED:
+            return time.monotonic_ns()
+        time.sleep(0.01)
+    return start_ns
+
+
+def hang_teleop(stack: Stack) -> int:
+    """The keyboard's process hangs while a key is held."""
+    stack.ask(velocity=list(WALK), source="teleop")
+    time.sleep(1.5)
+    now_ns = time.monotonic_ns()
+    stack.ask(velocity=None)
+    return now_ns
+
+
+def fault_remote_off(stack: Stack) -> int:
+    return stack.change(lambda twin: twin.hold_remote(Remote(on=False)))
+
+
 def select_sport_mode(stack: Stack) -> int:
     participant = Participant(stack.domain, stack.interface, "app")
     switcher = MotionSwitcher(participant)
@@ -283,7 +311,7 @@ def cases(stack: Stack) -> tuple[Case, ...]:
         Case("fall", throw_over, "damping", 80, ("fall",)),
         Case("dropped", drop, "damping", 250, ("free_fall",)),
         Case("motor board dead", fault(Fault(target="motor", word="off", joint=JOINT)), "damping",
-             9000, ("motor_lost",)),
+             9000, ("motor_lost", "motor_off")),
         Case("motor at its limit of heat", fault(hot), "damping", 400, ("motor_limit",)),
         Case("motor too hot", fault(warm), "sits", 9000, ("motor_too_hot",)),
         Case("battery empty", fault(Fault(target="battery", word="wrong", amount=-90.0)), "sits",
@@ -292,11 +320,20 @@ def cases(stack: Stack) -> tuple[Case, ...]:
              ("control_gone",)),
         Case("control stopped", killed("control", signal.SIGSTOP), "damping", 60,
              ("control_gone",)),
-        Case("control interrupted", killed("control", signal.SIGINT), "damping", 60),
+        Case("control interrupted", killed("control", signal.SIGINT), "sits", 6000),
         Case("supervisor killed", killed("safety_supervisor", signal.SIGKILL), "damping", 100),
         Case("supervisor stopped", killed("safety_supervisor", signal.SIGSTOP), "damping", 100),
         Case("supervisor interrupted", killed("safety_supervisor", signal.SIGINT), "damping", 100),
-        Case("second writer on rt/lowcmd", intrude, "damping", 200, ("second_writer",)),
+        Case("second writer on rt/lowcmd", intrude, "damping", 50, ("second_writer",)),
+        Case("second robot on rt/lowstate",
+             fault(Fault(target="second_state", word="wrong")), "damping", 50, ("second_state",)),
+        Case("policy runs away", run_away, "sits", 6000, ("overspeed",)),
+        Case("teleop hangs", hang_teleop, "stands", 3000, ("command_silent",)),
+        Case("remote off", fault_remote_off, "walks", 6000, ("remote_lost",)),
+        Case("motion switcher silent", fault(Fault(target="switcher", word="off")), "walks", 8000,
+             ("mode_unknown",)),
+        Case("motion switcher slow", fault(Fault(target="switcher", word="delayed", amount=0.5)),
+             "walks", 6000),
         Case("second writer at the start", refuse_start, "damping", 20, ("stranger",)),
         Case("sport mode on again", select_sport_mode, "damping", 1300, ("sport_mode",)),
         Case("recorder killed", killed("recorder", signal.SIGKILL), "walks", 6000,

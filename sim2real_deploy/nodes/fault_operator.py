@@ -2,7 +2,7 @@
 
 One JSON object a line on standard input, one in answer on standard output:
     {"calls": ["estop", ...]}          all at once; {"start_ns": t, "answers": [[done, words], ...]}
-    {"velocity": [vx, vy, wz]}         published from now on, null for silence
+    {"velocity": [vx, vy, wz]}         published from now on, null for silence; "source": "teleop"
     {"view": true}                     {"mode": m, "safety": {...}, "events": every one seen}
     {"forget": true}                   the events seen so far
 """
@@ -18,6 +18,7 @@ from typing import Any
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
+from sim2real_deploy import topics
 from sim2real_deploy.nodes.common import ROBOT, ProcessEnd, declare, run
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.runtime.realtime import prefer_this_process
@@ -33,10 +34,12 @@ class FaultOperator(Node):
         super().__init__("fault_operator", enable_rosout=False)
         self._stop = stop
         self._velocity: Sequence[float] | None = None
+        self._by_teleop = False
         self._safety: dict[str, str] = {}
         self._events: set[str] = set()
         robot = declare(self, (ROBOT,))["robot"]
         self._stack = StackClient(self, robot, REQUESTS, updated=self._note, depth=CROWD)
+        self._teleop = StackClient(self, robot, ("estop",), velocity=topics.VELOCITY_TELEOP)
         self.create_timer(VELOCITY_PERIOD_S, self._steer)
         threading.Thread(target=self._serve, name="standard input", daemon=True).start()
 
@@ -49,7 +52,8 @@ class FaultOperator(Node):
 
     def _steer(self) -> None:
         if self._velocity is not None:
-            self._stack.drive(*self._velocity)
+            source = self._teleop if self._by_teleop else self._stack
+            source.drive(*self._velocity)
 
     def _serve(self) -> None:
         for line in sys.stdin:
@@ -61,6 +65,7 @@ class FaultOperator(Node):
             return self._call(request["calls"])
         if "velocity" in request:
             values = request["velocity"]
+            self._by_teleop = request.get("source") == "teleop"
             self._velocity = values and [math.nan if v is None else float(v) for v in values]
         if "forget" in request:
             self._events = set()
