@@ -37,6 +37,8 @@ ALERTS = {
     "recorder_gone",
     "disk_low",
     "stranger",
+    "remote_lost",
+    "mode_unknown",
 }  # they last a second or two longer than their cause
 FALLEN_RAD = 0.4
 # This process has real-time priority for the twin; its children must not inherit it.
