@@ -4,6 +4,7 @@ Open loop from one recorded state to the end, and in windows that each restart f
 state, so that an error shows where it arises and not where it has grown to.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,35 +54,20 @@ class TwinReplay:
     windowed: Errors
 
 
-class _Recording:
-    """States at the wire's rate, with the command that followed each."""
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """Recorded states at the wire's rate, with the commands that followed each."""
 
-    def __init__(self, recorded: Recorded, start_s: float, seconds: float) -> None:
-        for name in (LOW_STATE, LOW_CMD):
-            recorded.bag.require(name)
-        loaded = recorded.load((LOW_STATE, ODOMETRY))
-        states = loaded[LOW_STATE]
-        since = (states.log_ns - states.log_ns[0]) / 1e9
-        chosen = np.flatnonzero((since >= start_s) & (since < start_s + seconds))
-        if len(chosen) < 2:
-            raise Refusal(f"{recorded.bag.path}: has no states from {start_s:g} s on")
-        self.log_ns = states.log_ns[chosen]
-        self.q, self.dq = states["q"][chosen], states["dq"][chosen]
-        self.torque = states["torque"][chosen]
-        self.quaternion, self.rate = states["quaternion"][chosen], states["gyroscope"][chosen]
-        self.gravity = gravity_in_body_rows(self.quaternion)
-        self.velocity = _velocities(loaded.get(ODOMETRY), self.log_ns)
-        self.commands = self._commands(recorded)
+    q: npt.NDArray[Any]
+    dq: npt.NDArray[Any]
+    torque: npt.NDArray[Any]
+    quaternion: npt.NDArray[Any]
+    rate: npt.NDArray[Any]  # rad/s, body frame
+    velocity: npt.NDArray[Any]  # m/s, body frame
+    commands: Sequence[tuple[bytes, ...]]
 
-    def _commands(self, recorded: Recorded) -> list[tuple[bytes, ...]]:
-        """The commands that arrived between each state and the next."""
-        found: list[list[bytes]] = [[] for _ in self.log_ns]
-        topic = recorded.bag.require(LOW_CMD)
-        for message in recorded.bag.messages([topic]):
-            index = int(np.searchsorted(self.log_ns, message.log_ns, side="right")) - 1
-            if index >= 0 and message.log_ns <= self.log_ns[-1]:
-                found[index].append(message.data)
-        return [tuple(samples) for samples in found]
+    def __len__(self) -> int:
+        return len(self.q)
 
     def place(self, twin: TwinRobot, index: int) -> None:
         """Put the twin into the recorded state; position and height are not recorded."""
@@ -94,6 +80,60 @@ class _Recording:
         twin.place(base, velocity, q, self.dq[index], torque)
 
 
+def motion_of_bag(recorded: Recorded, start_s: float, seconds: float) -> Motion:
+    for name in (LOW_STATE, LOW_CMD):
+        recorded.bag.require(name)
+    loaded = recorded.load((LOW_STATE, ODOMETRY))
+    states = loaded[LOW_STATE]
+    since = (states.log_ns - states.log_ns[0]) / 1e9
+    chosen = np.flatnonzero((since >= start_s) & (since < start_s + seconds))
+    if len(chosen) < 2:
+        raise Refusal(f"{recorded.bag.path}: has no states from {start_s:g} s on")
+    log_ns = states.log_ns[chosen]
+    return Motion(
+        q=states["q"][chosen],
+        dq=states["dq"][chosen],
+        torque=states["torque"][chosen],
+        quaternion=states["quaternion"][chosen],
+        rate=states["gyroscope"][chosen],
+        velocity=_velocities(loaded.get(ODOMETRY), log_ns),
+        commands=_commands(recorded, log_ns),
+    )
+
+
+def roll_out(
+    twin: TwinRobot, motion: Motion, start: int, steps: int, lead_in: int = LEAD_IN
+) -> tuple[Vector, Vector, Vector]:
+    """From a recorded state on: the twin's joints, attitude and world velocity at each step.
+
+    A lead-in with the state held to the recording puts the earlier commands on their way.
+    """
+    twin.reset(0)
+    for index in range(max(start - lead_in, 0), start):
+        motion.place(twin, index)
+        twin.exchange(motion.commands[index])
+    motion.place(twin, start)
+    q = np.empty((steps, twin.robot.joint_count))
+    quaternions, velocity = np.empty((steps, 4)), np.empty((steps, 3))
+    for step in range(steps):
+        twin.exchange(motion.commands[start + step])
+        q[step] = twin.data.qpos[7:] + twin.encoders.offset
+        quaternions[step] = twin.data.qpos[3:7]
+        velocity[step] = twin.data.qvel[:3]
+    return q, quaternions, velocity
+
+
+def replay_errors(twin: TwinRobot, motion: Motion, window_s: float) -> Errors:
+    """Over all windows that the motion has room for."""
+    rate = twin.robot.wire.rate_hz
+    steps = min(round(window_s * rate), len(motion) - 1)
+    runs = [_apart(twin, motion, n, steps) for n in range(0, len(motion) - steps, steps)]
+    joints, tilt, velocity = (
+        np.sqrt(np.mean(np.square(parts), axis=0)) for parts in zip(*runs, strict=True)
+    )
+    return Errors(np.arange(1, steps + 1) / rate, joints, tilt, velocity)
+
+
 def replay_in_twin(
     recorded: Recorded,
     imperfections: Imperfections,
@@ -102,50 +142,43 @@ def replay_in_twin(
     seconds: float = 60.0,
     window_s: float = 1.0,
 ) -> TwinReplay:
-    recording = _Recording(recorded, start_s, seconds)
+    motion = motion_of_bag(recorded, start_s, seconds)
     twin = TwinRobot(recorded.robot, imperfections=imperfections.without_chance())
     rate = recorded.robot.wire.rate_hz
-    count = len(recording.log_ns)
-    steps = min(round(window_s * rate), count - 1)
-    starts = range(0, count - steps, steps)
-    open_loop = Errors(np.arange(1, count) / rate, *_run(twin, recording, 0, count - 1))
-    runs = [_run(twin, recording, start, steps) for start in starts]
-    joints, tilt, velocity = (
-        np.sqrt(np.mean(np.square(parts), axis=0)) for parts in zip(*runs, strict=True)
-    )
-    windowed = Errors(np.arange(1, steps + 1) / rate, joints, tilt, velocity)
+    steps = len(motion) - 1
+    windows = max(1, steps // round(window_s * rate))
+    open_loop = Errors(np.arange(1, steps + 1) / rate, *_apart(twin, motion, 0, steps))
+    windowed = replay_errors(twin, motion, window_s)
     names = recorded.robot.joint_names
-    return TwinReplay(start_s, (count - 1) / rate, len(runs), names, open_loop, windowed)
+    return TwinReplay(start_s, steps / rate, windows, names, open_loop, windowed)
 
 
-def _run(
-    twin: TwinRobot, recording: _Recording, start: int, steps: int
+def _apart(
+    twin: TwinRobot, motion: Motion, start: int, steps: int
 ) -> tuple[npt.NDArray[np.float64], Vector, Vector]:
-    """How far joints, tilt and velocity are apart after each wire period.
-
-    A lead-in with the state held to the recording brings the commands of before on their way.
-    """
-    twin.reset(0)
-    for index in range(max(start - LEAD_IN, 0), start):
-        recording.place(twin, index)
-        twin.exchange(recording.commands[index])
-    recording.place(twin, start)
-    q = np.empty((steps, twin.robot.joint_count))
-    quaternions, velocity = np.empty((steps, 4)), np.empty((steps, 3))
-    for step in range(steps):
-        twin.exchange(recording.commands[start + step])
-        q[step] = twin.data.qpos[7:] + twin.encoders.offset
-        quaternions[step] = twin.data.qpos[3:7]
-        velocity[step] = twin.data.qvel[:3]
+    """How far joints, tilt and velocity are apart after each wire period."""
+    q, quaternions, velocity = roll_out(twin, motion, start, steps)
     following = slice(start + 1, start + 1 + steps)
-    cosine = np.sum(gravity_in_body_rows(quaternions) * recording.gravity[following], axis=1)
+    recorded = gravity_in_body_rows(motion.quaternion[following])
+    cosine = np.sum(gravity_in_body_rows(quaternions) * recorded, axis=1)
     tilt = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
     seen = to_body_rows(quaternions, velocity)  # in the body frame
     return (
-        np.abs(q - recording.q[following]),
+        np.abs(q - motion.q[following]),
         np.asarray(tilt, np.float64),
-        np.linalg.norm(seen - recording.velocity[following], axis=1),
+        np.linalg.norm(seen - motion.velocity[following], axis=1),
     )
+
+
+def _commands(recorded: Recorded, log_ns: npt.NDArray[np.int64]) -> list[tuple[bytes, ...]]:
+    """The commands that arrived between each state and the next."""
+    found: list[list[bytes]] = [[] for _ in log_ns]
+    topic = recorded.bag.require(LOW_CMD)
+    for message in recorded.bag.messages([topic]):
+        index = int(np.searchsorted(log_ns, message.log_ns, side="right")) - 1
+        if index >= 0 and message.log_ns <= log_ns[-1]:
+            found[index].append(message.data)
+    return [tuple(samples) for samples in found]
 
 
 def _velocities(odometry: Series | None, log_ns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:

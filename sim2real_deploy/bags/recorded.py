@@ -4,7 +4,7 @@ The wire is read through the codec's own layouts, chunk by chunk, keeping only w
 at, so that an hour fits into memory and ten minutes load in seconds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from sim2real_deploy.bags.cdr import Columns, Definition, texts
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.topics import LOW_CMD, LOW_STATE
+from sim2real_deploy.wire.layout import Layout
 from sim2real_deploy.wire.messages import FAMILIES
 
 Nanoseconds = npt.NDArray[np.int64]
@@ -31,6 +32,10 @@ _STATE_FIELDS = {
 }
 _STATE_MOTOR_FIELDS = {"q": "q", "dq": "dq", "torque": "tau_est", "temperature": "temperature"}
 _COMMAND_MOTOR_FIELDS = {name: name for name in ("q", "dq", "kp", "kd")} | {"torque": "tau"}
+_WIRE: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
+    LOW_STATE: ("motor_state", _STATE_FIELDS, _STATE_MOTOR_FIELDS),
+    LOW_CMD: ("motor_cmd", {}, _COMMAND_MOTOR_FIELDS),
+}
 
 
 @dataclass(slots=True)
@@ -57,24 +62,19 @@ class Recorded:
     def __init__(self, bag: Bag) -> None:
         self.bag = bag
         self.robot = robot_of(bag)
-        family = FAMILIES[self.robot.wire.family]
-        self._wire = {
-            LOW_STATE: (family.state, "motor_state", _STATE_FIELDS, _STATE_MOTOR_FIELDS),
-            LOW_CMD: (family.command, "motor_cmd", {}, _COMMAND_MOTOR_FIELDS),
-        }
 
     def load(self, names: Iterable[str]) -> dict[str, Series]:
         """The topics of these relative names that are in the bag and hold messages."""
         topics = {name: topic for name in names if (topic := self.bag.find(name)) is not None}
         by_full_name = {topic.name: name for name, topic in topics.items()}
         collected: dict[str, list[Series]] = {name: [] for name in topics}
-        plain: dict[str, list[Message]] = {name: [] for name in topics if name not in self._wire}
+        plain: dict[str, list[Message]] = {name: [] for name in topics if name not in _WIRE}
         for chunk in self.bag.chunks(topics.values()):
             parts: dict[str, list[Message]] = {}
             for message in chunk:
                 parts.setdefault(by_full_name[message.topic], []).append(message)
             for name, messages in parts.items():
-                if name in self._wire:
+                if name in _WIRE:
                     collected[name].append(self._wire_series(name, messages))
                 else:
                     plain[name] += messages
@@ -84,20 +84,34 @@ class Recorded:
         return {name: _joined(parts) for name, parts in collected.items() if parts}
 
     def _wire_series(self, name: str, messages: list[Message]) -> Series:
-        layout, motors, fields, motor_fields = self._wire[name]
-        good = [message for message in messages if len(message.data) == layout.size]
-        record = np.frombuffer(b"".join(message.data for message in good), layout.dtype)
-        columns = {
-            key: record[field].copy()
-            for key, field in fields.items()
-            if field in (layout.dtype.names or ())
-        }
-        joints = self.robot.joint_count
-        for key, field in motor_fields.items():
-            columns[key] = record[motors][field][:, :joints].copy()
-        if columns.get("temperature", np.empty(0)).ndim == 3:  # two sensors a motor
-            columns["temperature"] = columns["temperature"].max(axis=2)
+        size = _layout(self.robot, name).size
+        good = [message for message in messages if len(message.data) == size]
+        columns = wire_columns(self.robot, name, [message.data for message in good])
         return Series(*_times(good), columns)
+
+
+def wire_columns(
+    robot: RobotSpec, name: str, samples: Sequence[bytes]
+) -> dict[str, npt.NDArray[Any]]:
+    """Whole samples of LOW_STATE or LOW_CMD as columns, the robot's own joints only."""
+    layout = _layout(robot, name)
+    motors, fields, motor_fields = _WIRE[name]
+    record = np.frombuffer(b"".join(samples), layout.dtype)
+    columns = {
+        key: record[field].copy()
+        for key, field in fields.items()
+        if field in (layout.dtype.names or ())
+    }
+    for key, field in motor_fields.items():
+        columns[key] = record[motors][field][:, : robot.joint_count].copy()
+    if columns.get("temperature", np.empty(0)).ndim == 3:  # two sensors a motor
+        columns["temperature"] = columns["temperature"].max(axis=2)
+    return columns
+
+
+def _layout(robot: RobotSpec, name: str) -> Layout:
+    family = FAMILIES[robot.wire.family]
+    return family.state if name == LOW_STATE else family.command
 
 
 def robot_of(bag: Bag) -> RobotSpec:

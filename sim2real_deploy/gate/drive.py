@@ -17,7 +17,7 @@ from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.robots.geometry import heading, tilt
 from sim2real_deploy.safety.chain import CLEAR
 from sim2real_deploy.twin.robot import BaseTruth, Vector
-from sim2real_deploy.wire.in_process import InProcessLink
+from sim2real_deploy.wire.in_process import InProcessLink, Plant
 
 STAGE = "field"  # no limits beyond the policy's own
 FIRST_LOOK = 20  # ticks until a state has arrived on the slowest bus
@@ -37,9 +37,11 @@ class Drive:
         stage: str = STAGE,
         supervised: bool = False,
         adaptation: str = "none",
+        plant: Plant | None = None,
     ) -> None:
+        """`plant`, where given, is what the link speaks to: the robot with a tap on its wire."""
         self.robot, self.spec = robot, bundle.spec
-        self.link = InProcessLink(bundle.spec, robot)
+        self.link = InProcessLink(bundle.spec, plant or robot)
         limits = load_stage(stage)
         adapts = open_adaptation(bundle.spec, adaptation, limits.adaptation)
         self.controller = Controller(bundle.spec, limits, bundle.open(), adapts)

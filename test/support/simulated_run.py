@@ -58,7 +58,7 @@ class _Simulation:
             "policy.onnx": bundle.model,
             "policy.yaml": (policy / "policy.yaml").read_bytes(),
         }
-        information = {"robot": "go2", "stage": "tether", "policy": bundle.contract.name}
+        information = {"robot": "go2", "stage": "field", "policy": bundle.contract.name}
         information["policy_sha256"] = bundle.contract.sha256
         information["epoch_minus_monotonic_ns"] = str(EPOCH_NS)
         self.writer = BagWriter(path, information, attachments)

@@ -1,0 +1,1 @@
+"""How far a robot is from its simulator, and why."""

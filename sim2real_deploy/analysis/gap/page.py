@@ -1,0 +1,138 @@
+"""The gap as one page: the number and its causes at a glance, then what they rest on."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from sim2real_deploy.analysis.gap.gap import HORIZONS_S, Gap
+from sim2real_deploy.analysis.plots import Bar, Line, bars, lines
+from sim2real_deploy.analysis.report import write_page
+from sim2real_deploy.analysis.sections import Cell, Section, table
+
+SHOWN_CAUSES = 3
+SHOWN_CHANNELS = 15
+
+
+def write_gap_page(path: Path, gaps: Sequence[Gap], twin: str) -> None:
+    newest = gaps[-1]
+    sections = [_glance(newest), *([_trend(gaps)] if len(gaps) > 1 else [])]
+    sections += [_closed_loop(newest), _open_loop(newest), _channels(newest), _plots(newest)]
+    content = {
+        "duration": len(newest.robot) / newest.robot.rate_hz,
+        "sections": [asdict(section) for section in sections],
+    }
+    about = f"{newest.robot.robot.title} · {newest.robot.name} against the twin '{twin}'"
+    write_page(path, "How far the robot is from its simulator", about, content)
+
+
+def headline(gap: Gap) -> str:
+    return (
+        f"Gap {gap.number:.2f} standard deviations (classifier AUC {gap.auc:.2f}; 0.5 is none). "
+        f"{gap.verdict()}"
+    )
+
+
+def _glance(gap: Gap) -> Section:
+    text = headline(gap)
+    if gap.findings is None:
+        text += " The bag holds no torque: causes cannot be told from it."
+    if gap.twin_fell_s is not None:
+        text += f" The twin fell {gap.twin_fell_s:.1f} s into the walk; the robot did not."
+    if gap.left is not None:
+        text += f" With these causes in the twin {gap.left:.2f} would be left."
+    rows = [[c.words, f"{c.explains:.0%}", c.remedy] for c in gap.causes[:SHOWN_CAUSES]]
+    if gap.findings is not None:
+        rows += [
+            [f"{joint} gives {value:.0%} of the twin's torque, unlike the others", "",
+             "look at this motor"]
+            for joint, value in gap.findings.weak_joints.items()
+        ]  # fmt: skip
+    rows = rows or [["no cause stands out", "", ""]]
+    return Section("At a glance", text, [table(("cause", "explains", "what to do"), rows)])
+
+
+def _trend(gaps: Sequence[Gap]) -> Section:
+    most = max(gap.number for gap in gaps) or 1.0
+    rows = [
+        Bar(gap.robot.name, gap.number, f"{gap.number:.2f}, AUC {gap.auc:.2f}", gap.same)
+        for gap in gaps
+    ]
+    named = [[g.robot.name, ", ".join(c.words for c in g.causes) or "none"] for g in gaps]
+    return Section(
+        "Trend",
+        "In the order given; the rest of the page is the last one.",
+        [table(("run", "causes"), named)],
+        bars=[bars("gap", rows, most)],
+    )
+
+
+def _closed_loop(gap: Gap) -> Section:
+    figures: list[list[Cell]] = [
+        [f.name, f.robot, f.twin, f.robot - f.twin, f.unit] for f in gap.figures
+    ]
+    speeds: list[list[Cell]] = [
+        [" ".join(f"{v:+.2f}" for v in s.command), *(
+            f"{s.robot[i]:+.3f} / {s.twin[i]:+.3f}" for i in range(3)), s.apart]
+        for s in gap.speeds
+    ]  # fmt: skip
+    head = ("command", "forward, robot / twin", "sideways", "turning", "apart, m/s")
+    return Section(
+        "Closed loop",
+        "The same policy and commands in the twin.",
+        [table(("what", "robot", "twin", "difference", ""), figures), table(head, speeds)],
+    )
+
+
+def _open_loop(gap: Gap) -> Section:
+    errors = gap.open_loop
+    rows: list[list[Cell]] = []
+    for horizon in HORIZONS_S:
+        at = errors.at(horizon)
+        joints = float(np.sqrt(np.mean(errors.joints[at] ** 2)))
+        row: list[Cell] = [
+            f"{horizon:g} s",
+            joints,
+            float(errors.tilt[at]),
+            float(errors.velocity[at]),
+        ]
+        rows.append(row)
+    head = ("after", "joints, rad rms", "tilt, deg", "speed, m/s")
+    return Section(
+        "Open loop",
+        "The recorded commands into the twin, begun from recorded states each second.",
+        [table(head, rows)],
+    )
+
+
+def _channels(gap: Gap) -> Section:
+    shown = list(gap.channels.items())[:SHOWN_CHANNELS]
+    most = max((value for _, value in shown), default=1.0) or 1.0
+    rows = [Bar(name, value, f"{value:.2f}", value < 3 * gap.chance) for name, value in shown]
+    return Section(
+        "Channels",
+        f"Distance of the distributions in standard deviations; chance makes {gap.chance:.2f}.",
+        bars=[bars("the furthest apart", rows, most, gap.chance)],
+    )
+
+
+def _plots(gap: Gap) -> Section:
+    plots = []
+    sides = (("robot", gap.robot), ("twin", gap.twin))
+    seconds = [np.arange(len(walk)) / walk.rate_hz for _, walk in sides]
+    for axis, name in enumerate(("forward", "sideways")):
+        content = [
+            Line(side, at, walk["velocity"][:, axis])
+            for (side, walk), at in zip(sides, seconds, strict=True)
+        ]
+        content.append(Line("command", seconds[0], gap.robot["command"][:, axis]))
+        plots.append(lines(name, "m/s", content))
+    for joint, name in enumerate(gap.robot.robot.joint_names[:3]):
+        for column, unit in (("q", "rad"), ("torque", "Nm")):
+            content = [
+                Line(side, at, walk[column][:, joint])
+                for (side, walk), at in zip(sides, seconds, strict=True)
+            ]
+            plots.append(lines(f"{name} {column}", unit, content))
+    return Section("Side by side", "", plots=plots, columns=2)

@@ -1,0 +1,166 @@
+"""A walk as the gap report compares it: one row per wire period, from a bag or from the twin.
+
+Both sides pass through the same code, so whatever an estimate gets wrong it gets wrong on both.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.analysis.view import TOPICS, View
+from sim2real_deploy.bags.recorded import Recorded, wire_columns
+from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.robots.geometry import gravity_in_body_rows
+from sim2real_deploy.robots.odometry import LegOdometry
+from sim2real_deploy.topics import LOW_CMD, ODOMETRY
+
+Array = npt.NDArray[np.float64]
+Samples = Sequence[tuple[int, bytes]]  # commands on the wire, with their times in ns
+
+SETTLE_S = 1.5  # of walking before it is compared: the stand before it was not the policy's
+LEAST_S = 4.0  # of walking that remain
+STATE_COLUMNS = ("q", "dq", "torque", "quaternion", "gyroscope", "accelerometer", "temperature")
+COMMAND_COLUMNS = {"target": "q", "kp": "kp", "kd": "kd", "feed_forward": "torque"}
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Rows at the wire's rate. A row's command is the one sent after its state was read."""
+
+    name: str
+    robot: RobotSpec
+    columns: Mapping[str, Array]
+    samples: Sequence[tuple[bytes, ...]]  # commands on the wire between a row and the next
+    limited: float  # share of the rows in which a limit changed what the policy asked for
+
+    def __getitem__(self, name: str) -> Array:
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(self.columns["q"])
+
+    @property
+    def rate_hz(self) -> float:
+        return self.robot.wire.rate_hz
+
+    @property
+    def settled(self) -> slice:
+        """The rows that are compared."""
+        return slice(round(SETTLE_S * self.rate_hz), None)
+
+    @property
+    def torque_known(self) -> bool:
+        return bool(np.abs(self["torque"]).max() > 0.0)
+
+
+def walk_of_bag(recorded: Recorded) -> Walk:
+    """The longest stretch of walking in a bag."""
+    bag = recorded.bag
+    for name in (LOW_CMD, "control/ticks"):
+        bag.require(name)
+    view = View(recorded, recorded.load(TOPICS))
+    ticks = view.ticks
+    start, end = _longest(ticks["mode"] == Mode.WALKING)
+    first_s, last_s = ticks["seconds"][start], ticks["seconds"][end - 1]
+    if last_s - first_s < SETTLE_S + LEAST_S:
+        raise Refusal(
+            f"{bag.path}: its longest walk is {max(last_s - first_s, 0):.1f} s; the gap needs "
+            f"{SETTLE_S + LEAST_S:g} s of walking"
+        )
+    inside = (view.state_s >= first_s) & (view.state_s <= last_s)
+    states = {name: view.states[name][inside] for name in (*STATE_COLUMNS, "tick")}
+    topic = bag.require(LOW_CMD)
+    samples = [(message.log_ns, message.data) for message in bag.messages([topic])]
+    asked = np.stack([ticks[axis] for axis in ("vx", "vy", "wz")], axis=1)
+    limits = [ticks[name][start:end] > 0 for name in ticks if name.startswith("limit.")]
+    measured = None
+    if ODOMETRY in view.series:
+        odometry = view.series[ODOMETRY]
+        axes = ("linear.x", "linear.y", "linear.z")
+        rows = np.stack([odometry[f"twist.twist.{axis}"] for axis in axes], axis=1)
+        measured = (view.seconds(odometry) * 1e9 + view.start_ns, rows)
+    return make_walk(
+        bag.path.resolve().name,
+        recorded.robot,
+        states,
+        view.states.log_ns[inside],
+        samples,
+        (ticks["seconds"] * 1e9 + view.start_ns, asked),
+        float(np.any(limits, axis=0).mean()) if limits else 0.0,
+        measured,
+    )
+
+
+def make_walk(
+    name: str,
+    robot: RobotSpec,
+    states: Mapping[str, npt.NDArray[Any]],
+    log_ns: npt.NDArray[np.int64],
+    samples: Samples,
+    asked: tuple[Array, Array],
+    limited: float,
+    measured: tuple[Array, Array] | None = None,
+) -> Walk:
+    """On an even grid by the robot's own tick: a state that was lost is interpolated."""
+    tick, unique = np.unique(states["tick"].astype(np.int64), return_index=True)
+    period_ms = 1000 / robot.wire.rate_hz
+    grid = np.arange(tick[0], tick[-1] + 0.5, period_ms)
+    columns = {
+        key: _interpolated(grid, tick, states[key][unique].astype(np.float64))
+        for key in STATE_COLUMNS
+    }
+    when = np.interp(grid, tick, log_ns[unique].astype(np.float64))
+    place = np.searchsorted(when, [ns for ns, _ in samples], side="right") - 1
+    between: list[list[bytes]] = [[] for _ in grid]
+    for index, (_, sample) in zip(place.tolist(), samples, strict=True):
+        if index >= 0:
+            between[index].append(sample)
+    commands = wire_columns(robot, LOW_CMD, [sample for _, sample in samples])
+    newest = np.maximum(np.searchsorted(place, np.arange(len(grid)), side="right") - 1, 0)
+    for key, field in COMMAND_COLUMNS.items():
+        columns[key] = commands[field][newest].astype(np.float64)
+    columns["gravity"] = gravity_in_body_rows(columns["quaternion"])
+    columns["command"] = _interpolated(when, *asked)
+    columns["velocity"], columns["load"] = _odometry(robot, columns)
+    if measured is not None and not np.abs(columns["torque"]).max() > 0.0:
+        columns["velocity"] = _interpolated(when, *measured)
+    return Walk(name, robot, columns, [tuple(part) for part in between], limited)
+
+
+def _odometry(robot: RobotSpec, columns: Mapping[str, Array]) -> tuple[Array, Array]:
+    """Velocity of the trunk in its own frame, and the load on each foot, from the legs."""
+    rows = len(columns["q"])
+    velocity, load = np.zeros((rows, 3)), np.zeros((rows, len(robot.legs)))
+    if not LegOdometry.possible(robot):
+        return velocity, load
+    odometry = LegOdometry(robot)
+    nothing: Any = np.zeros(0, np.uint8)
+    names = ("quaternion", "gyroscope", "accelerometer", "q", "dq", "torque")
+    period_ns = round(1e9 / robot.wire.rate_hz)
+    for row in range(rows):
+        quaternion, gyro, felt, q, dq, torque = (columns[name][row] for name in names)
+        state = RobotState(
+            row * period_ns, row, quaternion, gyro, felt, q, dq, dq, torque,
+            nothing, nothing, nothing, -1, 0, nothing, 0.0, 0.0, 0, b"", b"",
+        )  # fmt: skip
+        odometry.update(state)
+        velocity[row], load[row] = odometry.velocity, odometry.loads
+    return velocity, load
+
+
+def _longest(flags: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(int)))
+    if not len(edges):
+        return 0, 1
+    pairs = edges.reshape(-1, 2)
+    start, end = pairs[np.argmax(pairs[:, 1] - pairs[:, 0])].tolist()
+    return start, end
+
+
+def _interpolated(at: Array, times: npt.NDArray[Any], values: Array) -> Array:
+    return np.stack([np.interp(at, times, column) for column in values.T], axis=1)
