@@ -153,6 +153,30 @@ def test_a_deploy_yaml_that_sees_its_velocity(tmp_path: Path) -> None:
     assert bundle.open().odometry is not None
 
 
+def test_a_policy_of_a_g1_with_fewer_motors_holds_the_rest(tmp_path: Path) -> None:
+    """Motors are numbered as on the robot with all of them; the slots between have no gains."""
+    g1 = load_robot("g1")
+    motors = [*range(13), *range(15, 20), *range(22, 27)]
+    stand = [float(g1.stand_pose[motor]) for motor in motors]
+    count = len(motors)
+    content = deploy_content(
+        joint_ids_map=motors,
+        stiffness=[40.0] * count,
+        damping=[2.0] * count,
+        default_joint_pos=stand,
+    )
+    content["actions"]["JointPositionAction"] |= {"scale": [0.25] * count, "offset": stand}
+    for name in ("joint_pos_rel", "joint_vel_rel", "last_action"):
+        content["observations"][name]["scale"] = [1.0] * count
+    dump(tmp_path / "in" / "deploy.yaml", content)
+    put_network(tmp_path / "in" / "policy.onnx", 9 + 3 * count, count)
+    imported = bring_in_with_notes(tmp_path / "in", tmp_path / "out")
+    contract = imported.bundle.contract
+    assert [held.joint for held in contract.held][:2] == ["waist_roll_joint", "waist_pitch_joint"]
+    assert len(contract.held) == g1.joint_count - count
+    assert any("held at zero" in line for line in imported.assumed)
+
+
 # ---- Isaac Lab
 
 

@@ -147,6 +147,8 @@ def _fit(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSp
             for joint, item in zip(held, draft.held, strict=True)
         ],
     }
+    if draft.hold_rest:
+        content["held"] += _rest(spec, {*joints, *held}, draft)
     try:
         return spec, _checked(content, spec, draft)
     except Refusal:
@@ -161,6 +163,17 @@ def _fit(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSp
             draft.assumed.append("the default pose in the order of the motors: only so it fits")
             return spec, moved
         raise
+
+
+def _rest(spec: RobotSpec, named: set[str], draft: Draft) -> list[dict[str, Any]]:
+    """The joints that the policy does not know, held at zero with the robot's own gains."""
+    rest = [joint for joint in spec.joints if joint.name not in named]
+    if rest:
+        names = ", ".join(joint.name for joint in rest)
+        draft.assumed.append(f"held at zero, since it does not move them: {names}")
+    return [
+        {"joint": joint.name, "position": 0.0, "kp": joint.kp, "kd": joint.kd} for joint in rest
+    ]
 
 
 def _checked(content: dict[str, Any], spec: RobotSpec, draft: Draft) -> Contract:

@@ -85,8 +85,8 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         raise Refusal(f"{file}: actions.{others[0]}: only JointPositionAction can be run")
     order = deploy.joint_ids_map
     count = len(order)
-    if sorted(order) != list(range(count)):
-        raise Refusal(f"{file}: joint_ids_map: must name each motor from 0 to {count - 1} once")
+    if len(set(order)) != count:
+        raise Refusal(f"{file}: joint_ids_map: names a motor more than once")
     action = deploy.actions.JointPositionAction
     _all_joints(action.joint_ids, count, f"{file}: actions.JointPositionAction.joint_ids")
     where = f"{file}: actions.JointPositionAction"
@@ -97,8 +97,8 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         if len(action.clip) != count:
             raise Refusal(f"{where}.clip: {len(action.clip)} values for {count} joints")
         clip = action_clip(action.clip, scale, offset, where)
-    kp = spread(deploy.stiffness, count, f"{file}: stiffness")
-    kd = spread(deploy.damping, count, f"{file}: damping")
+    kp = _by_motor(deploy.stiffness, order, f"{file}: stiffness")
+    kd = _by_motor(deploy.damping, order, f"{file}: damping")
     assumed: list[str] = []
     found = find_network(file, answers.network)
     groups = _groups(deploy.observations, count, file, _clock_rests(found))
@@ -118,7 +118,16 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             "command_ranges": _ranges(deploy.commands, file, answers, assumed),
         },
         assumed=assumed,
+        hold_rest=sorted(order) != list(range(count)),
     )
+
+
+def _by_motor(gains: tuple[float, ...], order: tuple[int, ...], where: str) -> dict[int, float]:
+    """One for each motor slot, or one for each motor that is moved, by number."""
+    motors = range(len(gains)) if len(gains) > max(order) else sorted(order)
+    if len(gains) != len(motors):
+        raise Refusal(f"{where}: {len(gains)} values for {len(order)} joints")
+    return dict(zip(motors, gains, strict=True))
 
 
 def _ranges(

@@ -58,6 +58,7 @@ class Draft:
     held: Sequence[Held] = ()
     notes: dict[str, str] = field(default_factory=dict)  # what was taken from where, for provenance
     assumed: list[str] = field(default_factory=list)  # what the file leaves to its project's code
+    hold_rest: bool = False  # joints of the robot that are not named stay at zero
     # Orders that the file leaves open: for each `--set` key its known answers, the assumed first.
     open_orders: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     # The inputs in other forms, where only the network can tell which it takes.

@@ -16,6 +16,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.importers import foreign_yaml
 from sim2real_deploy.policy.importers.draft import Answers, Draft, Foreign, Numbers, spread
 from sim2real_deploy.policy.importers.places import find_network
+from sim2real_deploy.policy.importers.robots import known_robots
 from sim2real_deploy.policy.importers.vocabulary import translate
 
 NAME = "rl_sar config.yaml"
@@ -120,7 +121,8 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             "observations": [group],
             "command_ranges": ranges,
         },
-        robot=title.split("/")[0] if "/" in title else None,
+        robot=_robot(title),
+        hold_rest=True,
         notes={
             "command_ranges": "asked" if ranges is not STICKS else "rl_sar's sticks",
             "key": title,
@@ -128,6 +130,13 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         assumed=assumed,
         open_orders=orders,
     )
+
+
+def _robot(title: str) -> str | None:
+    """The robot of `g1_23/robomimic`: one with fewer motors is the whole one, the rest held."""
+    named = title.split("/")[0] if "/" in title else None
+    known = [spec.name for spec in known_robots()] if named else []
+    return next((name for name in known if f"{named}_".startswith(f"{name}_")), named)
 
 
 def _joints(config: _Config, base_file: Path | None, file: Path) -> list[str] | None:
