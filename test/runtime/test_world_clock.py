@@ -153,8 +153,8 @@ def test_no_reading_mixes_what_was_written_at_different_times(tmp_path):
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(page.path), str(count)])
     try:
         seen, last = set(), 0
-        until = time.monotonic() + 3.0
-        while time.monotonic() < until:
+        start = time.monotonic()
+        while time.monotonic() < start + (3.0 if len(seen) > 1000 else 60.0):  # a busy machine
             version, *values = page.read()
             assert len(set(values)) == 1
             assert version == values[0]
