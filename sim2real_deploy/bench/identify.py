@@ -82,8 +82,10 @@ class Result:
         }
 
 
-def run(robots: int, unknown: int, walkers: int, minutes: float, progress: Progress) -> BenchResult:
-    robot = load_robot("go2")
+def run(
+    model: str, robots: int, unknown: int, walkers: int, minutes: float, progress: Progress
+) -> BenchResult:
+    robot = load_robot(model)
     result = Result({name: [] for name in TARGETS}, {name: [] for name in TARGETS}, [], [], {}, 0)
     total = max(robots + unknown + walkers, 1)
     for number in range(robots):

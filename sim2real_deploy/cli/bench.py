@@ -66,12 +66,13 @@ def identify(
     unknown: Annotated[int, typer.Option(min=0, help="Those with a term we do not know.")] = 10,
     walkers: Annotated[int, typer.Option(min=0, help="Hidden robots that walk.")] = 20,
     minutes: Annotated[float, typer.Option(min=0.5, help="Of excitation.")] = 1.0,
+    robot: Robot = "go2",
 ) -> None:
     """Identify robots never seen before; about a minute of one core for each."""
     from sim2real_deploy.bench import identify as benchmark
     from sim2real_deploy.bench.conduct import conduct
 
-    measure = partial(benchmark.run, robots, unknown, walkers, minutes)
+    measure = partial(benchmark.run, robot, robots, unknown, walkers, minutes)
     raise typer.Exit(conduct("bench identify", measure, json))
 
 

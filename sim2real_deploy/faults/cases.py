@@ -15,7 +15,7 @@ import numpy as np
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.faults.stack import FILLING, WALK, Stack
-from sim2real_deploy.robots import JointCommand, RobotState
+from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.robots.geometry import tilt
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.faults import Fault
@@ -28,7 +28,6 @@ from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 from sim2real_deploy.wire.remote import Remote
 
 Outcome = Literal["damping", "sits", "walks", "stands"]
-JOINT = "FR_calf_joint"
 KEPT_BYTES = 1_000_000  # of a full disk
 CHUNK_BYTES = 16_000_000
 UNPLUGGED_S = 0.3
@@ -104,13 +103,20 @@ def send_nan_state(stack: Stack) -> int:
     return now_ns
 
 
+def last_joint(robot: RobotSpec) -> str:
+    """The joint that faults are injected into: the last one of the first leg."""
+    return next(iter(robot.legs.values())).joints[-1]
+
+
 def spin_joint(stack: Stack) -> int:
     """A joint turns faster than its limit."""
-    joint = stack.robot.joint_names.index(JOINT)
-    speed = float(stack.robot.velocity_limit[joint]) * 1.6
+    robot = stack.robot
+    joint = robot.joint_names.index(last_joint(robot))
+    speed = float(robot.velocity_limit[joint]) * 1.6
+    middle = float(robot.position_low[joint] + robot.position_high[joint]) / 2
 
     def turn(twin: TwinRobot) -> None:
-        twin.data.qvel[6 + joint] = speed if twin.data.qpos[7 + joint] < -1.6 else -speed
+        twin.data.qvel[6 + joint] = speed if twin.data.qpos[7 + joint] < middle else -speed
 
     start_ns = stack.change(turn)
     for _ in range(20):
@@ -273,8 +279,9 @@ def cases(stack: Stack) -> tuple[Case, ...]:
     """The campaign. Bounds count from the start of the fault, its own duration included."""
     frozen = [Fault(target="imu", word="stuck")]
     frozen += [Fault(target="encoder", word="stuck", joint=j) for j in stack.robot.joint_names]
-    hot = Fault(target="temperature", word="wrong", joint=JOINT, amount=62.0)
-    warm = Fault(target="temperature", word="wrong", joint=JOINT, amount=54.0)
+    joint = last_joint(stack.robot)
+    hot = Fault(target="temperature", word="wrong", joint=joint, amount=62.0)
+    warm = Fault(target="temperature", word="wrong", joint=joint, amount=54.0)
     hundred = called(*["estop"] * 100)
     cable = Case("cable pulled", pull_cable, "damping", 1000 * UNPLUGGED_S + 200, ("state_silent",))
     return (
@@ -305,12 +312,12 @@ def cases(stack: Stack) -> tuple[Case, ...]:
         Case("IMU of random numbers", fault(Fault(target="imu", word="garbage")), "damping", 24,
              ("imu_quaternion",)),
         Case("joint beyond its range",
-             fault(Fault(target="encoder", word="wrong", joint=JOINT, amount=1.5)), "damping", 16,
+             fault(Fault(target="encoder", word="wrong", joint=joint, amount=1.5)), "damping", 16,
              ("joint_range", "joint_speed")),
         Case("joint over speed", spin_joint, "damping", 20, ("joint_speed",)),
         Case("fall", throw_over, "damping", 80, ("fall",)),
         Case("dropped", drop, "damping", 250, ("free_fall",)),
-        Case("motor board dead", fault(Fault(target="motor", word="off", joint=JOINT)), "damping",
+        Case("motor board dead", fault(Fault(target="motor", word="off", joint=joint)), "damping",
              9000, ("motor_lost", "motor_off")),
         Case("motor at its limit of heat", fault(hot), "damping", 400, ("motor_limit",)),
         Case("motor too hot", fault(warm), "sits", 9000, ("motor_too_hot",)),

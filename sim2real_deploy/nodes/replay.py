@@ -20,6 +20,7 @@ from sim2real_deploy.bags import Bag, Message, Topic, definitions
 from sim2real_deploy.bags.playback import PlaybackClock
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import Parameter, ProcessEnd, declare, run
+from sim2real_deploy.topics import DIAGNOSTICS, JOY, VELOCITY
 
 PARAMETERS = (
     Parameter("bag", "", "The bag: a directory or an .mcap file."),
@@ -29,8 +30,8 @@ PARAMETERS = (
 )
 LISTEN_S = 3.5  # before playing: a node that is running makes itself known every 3 s
 MATCH_S = 3.0  # at most, until those who listen are connected
-GLOBAL = frozenset(("/rosout", "/parameter_events", "/diagnostics", "/clock"))
-COMMANDS = ("/cmd_vel", "/joy")
+GLOBAL = frozenset(("/rosout", "/parameter_events", DIAGNOSTICS, "/clock"))
+COMMANDS = (f"/{VELOCITY}", f"/{JOY}")
 PATIENCE_S = 0.1
 CLOCK_S = 0.02
 
@@ -78,7 +79,7 @@ class Replay(Node):
 
     def _advertise(self, topic: Topic) -> None:
         kind = definitions.message_class(topic.type)
-        if topic.name in GLOBAL - {"/diagnostics"} or kind is None:
+        if topic.name in GLOBAL - {DIAGNOSTICS} or kind is None:
             return  # our own clock and parameters; or the vendor's types, which ROS lacks here
         profile = QoSProfile(
             depth=topic.qos.depth,
