@@ -24,13 +24,15 @@ from sim2real_deploy.safety.inputs import Inputs
 from sim2real_deploy.safety.monitors_state import Posture
 from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.wire.channels import check_middleware
-from sim2real_deploy.wire.dds_link import DdsLink
+from sim2real_deploy.wire.dds_link import LOW_CMD, DdsLink
 from sim2real_deploy.wire.libddsc import library
+from sim2real_deploy.wire.messages import FAMILIES
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 
 LISTEN_S = 2.0
 FIRST_STATE_S = 5.0
 MODE_TIMEOUT_S = 2.0
+HEAR_WRITERS_S = 0.3
 FREE_GB = (1.0, 10.0)  # below the first fail, below the second warn
 LOST_SHARE = (0.2, 0.02)  # of the state messages: fail, warn
 LONGEST_GAP_S = 0.02
@@ -210,7 +212,7 @@ def _robot(patient: Patient) -> Iterator[Finding]:
             yield Finding("robot", Health.FAIL, f"nothing on rt/lowstate {where}", remedy)
             return
         yield _link_quality(link, patient.robot)
-        yield _writers(link)
+        yield _writers(link, patient.robot)
         yield _mode(link)
         yield from _body(link.latest or state, patient.robot)
     finally:
@@ -236,13 +238,20 @@ def _link_quality(link: DdsLink, robot: RobotSpec) -> Finding:
     return graded("link", lost, *LOST_SHARE, text, "use a cable; take load off this computer")
 
 
-def _writers(link: DdsLink) -> Finding:
-    others = link.other_writers()
-    if others:
-        names = ", ".join(f"{w.name or w.participant} on {w.host or '?'}" for w in others)
-        text = f"somebody can write rt/lowcmd: {names}"
-        return Finding("writers", Health.FAIL, text, "end that program")
-    return ok("writers", "nobody writes rt/lowcmd")
+def _writers(link: DdsLink, robot: RobotSpec) -> Finding:
+    """By what is sent: the vendor keeps its writer open after its sport mode let go."""
+    reader = link.participant.reader(LOW_CMD, FAMILIES[robot.wire.family].command)
+    time.sleep(HEAR_WRITERS_S)
+    names = ", ".join(sorted({str(link.participant.who(s.writer)) for s in reader.take()}))
+    if not names:
+        return ok("writers", "nobody writes rt/lowcmd")
+    try:
+        vendor = MotionSwitcher(link.participant, MODE_TIMEOUT_S).check().name
+    except Refusal:
+        vendor = ""
+    if vendor:
+        return ok("writers", f"vendor mode '{vendor}' is on and writes rt/lowcmd: {names}")
+    return Finding("writers", Health.FAIL, f"somebody writes rt/lowcmd: {names}", "end it")
 
 
 def _mode(link: DdsLink) -> Finding:
@@ -270,7 +279,7 @@ def _body(state: RobotState, robot: RobotSpec) -> Iterator[Finding]:
     tilt = reading.value if reading else 0.0
     text = f"tilted by {np.degrees(tilt):.0f} degrees"
     yield graded("posture", tilt, LEVEL_RAD, LEVEL_RAD / 2, text, "set it level on its belly")
-    excess = np.maximum(robot.position_low - state.q, state.q - robot.position_high)
+    excess = np.maximum(robot.stop_low - state.q, state.q - robot.stop_high)
     worst = int(excess.argmax())
     if excess[worst] > 0.05:
         text = f"{robot.joint_names[worst]} is {excess[worst]:.2f} rad beyond its range"

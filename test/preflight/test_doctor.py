@@ -124,3 +124,16 @@ def test_grades(value: float, verdict: str) -> None:
     finding = doctor.graded("x", value, 2.0, 1.0, "text", "remedy")
     assert finding.verdict.value == verdict
     assert bool(finding.remedy) is (verdict != "ok")
+
+
+def test_the_doctor_writes_nothing(robot: WireRobot, tmp_path: Path) -> None:
+    """Examined during a walk, a second writer on rt/lowcmd would have the robot collapse."""
+    eye = Participant(robot.domain, "lo", "eye")
+    seen: set[str] = set()
+    try:
+        patient = Patient(load_robot("go2"), "lo", robot.domain, "go2_walk", "tether", tmp_path)
+        for _ in examine(patient):
+            seen |= {writer.name for writer in eye.other_writers(LOW_CMD)}
+    finally:
+        eye.close()
+    assert "doctor" not in seen

@@ -1,5 +1,6 @@
 """Robot files: the Go2's facts, and every way a robot file can be wrong."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 from sim2real_deploy import paths
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, load_robot
+from support.places import ROOT
 
 GO2 = paths.config_file("robots/go2.yaml")
 
@@ -120,3 +122,26 @@ def test_damping_resists_and_does_nothing_else() -> None:
     copy = command.copy()
     copy.kd[0] = 0.0
     assert command.kd[0] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "absurd"),
+    [
+        (r"torque: 23\.7", "torque: 1000000.0"),
+        (r"damping: 3\.0", "damping: 1.0e-9"),
+        (r"kd: 5\.0", "kd: 45.0"),
+        (r"kp: 60\.0", "kp: 6000.0"),
+        (r"velocity: 30\.1", "velocity: 3000.0"),
+        (r"stop: 90\.0", "stop: 800.0"),
+        (r"stops: \[-2\.82", "stops: [-4.0"),
+        (r"position: \[-1\.0472", "position: [-9.0"),
+    ],
+)
+def test_no_file_widens_the_hard_bounds(tmp_path, pattern, absurd):
+    text = (ROOT / "config" / "robots" / "go2.yaml").read_text()
+    changed, count = re.subn(pattern, absurd, text, count=1)
+    assert count == 1
+    path = tmp_path / "go2.yaml"
+    path.write_text(changed)
+    with pytest.raises(Refusal):
+        load_robot(path)

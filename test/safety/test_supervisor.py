@@ -704,3 +704,14 @@ def test_damping_is_resistance_and_nothing_else() -> None:
     anywhere = JointCommand.damping(12, 3.0)
     anywhere.q = GO2.stand_pose
     assert is_damping(anywhere)
+
+
+def test_getting_up_has_a_time_limit() -> None:
+    world = World()
+    world.supervisor = Supervisor(GO2, EVENTS)
+    getting_up = replace(WALKING, mode="recovering")
+    world.run(11.9, report=getting_up)
+    assert world.supervisor.latched is Stop.NONE
+    world.run(0.2, report=getting_up)
+    assert "recovery_too_long" in world.keys
+    assert world.supervisor.latched is Stop.ESTOP
