@@ -21,6 +21,8 @@ BATTERY = "battery_state"
 TEMPERATURES = "joint_temperatures"
 FOOT_FORCES = "foot_forces"
 ODOMETRY = "odom"
+DESCRIPTION = "robot_description"
+TRANSFORMS = "/tf"
 REMOTE = "remote"
 
 # Read by control

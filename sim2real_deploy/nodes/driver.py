@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from geometry_msgs.msg import Twist, TwistStamped
 from nav_msgs.msg import Odometry
+from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.time import Time
 from sensor_msgs.msg import BatteryState, Imu, JointState, Joy
@@ -23,6 +24,7 @@ from sim2real_deploy.control.pad import Pad
 from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.nodes.arrays import doubles, floats, labelled, labelled_rows
 from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR, heard
+from sim2real_deploy.nodes.frames import Frames, Transforms
 from sim2real_deploy.nodes.velocity_topic import VelocityTopic
 from sim2real_deploy.robots import RobotState
 from sim2real_deploy.robots.odometry import LegOdometry
@@ -37,6 +39,16 @@ VELOCITY_SOURCES = {
     topics.VELOCITY_TELEOP: TELEOP,
     topics.VELOCITY_PAGE: PAGE,
 }
+
+# Standard deviations, as upper bounds for a planner's filter. IMU: rad, rad/s, m/s2.
+IMU_DEVIATIONS = {
+    "orientation": (0.02, 0.02, 0.05),
+    "angular_velocity": (0.02, 0.02, 0.02),
+    "linear_acceleration": (0.3, 0.3, 0.3),
+}
+TWIST_DEVIATIONS = (0.1, 0.1, 0.1, 0.02, 0.02, 0.02)  # of leg odometry: m/s, rad/s
+DRIFT = 0.05  # of the way walked
+TURN_DRIFT = 0.01  # rad a metre
 
 Ask = Callable[[Event], Decision]
 
@@ -53,14 +65,15 @@ class Driver(Node):
         self._odometry = LegOdometry(spec) if LegOdometry.possible(spec) else None
         self._mode: Mode | None = None
         self._holder: str | None = None
-        self._frame = f"{spec.name}_base"
+        frames = Frames.of(self.get_namespace())
+        self._transforms = Transforms(self, spec.name)
         publish = self.create_publisher
         self._joints = publish(JointState, topics.JOINTS, SENSOR)
         self._imu = publish(Imu, topics.IMU, SENSOR)
         self._battery = publish(BatteryState, topics.BATTERY, 10)
         self._heat = publish(Float32MultiArray, topics.TEMPERATURES, SENSOR)
         self._feet = publish(Float32MultiArray, topics.FOOT_FORCES, SENSOR)
-        self._odom = publish(Odometry, topics.ODOMETRY, SENSOR)
+        self._odom = publish(Odometry, topics.ODOMETRY, 10)  # reliable, as navigation asks for it
         self._joy = publish(Joy, topics.REMOTE, SENSOR)
         self._modes = publish(String, topics.MODE, LATCHED)
         self._leases = publish(String, topics.LEASE, LATCHED)
@@ -84,9 +97,13 @@ class Driver(Node):
             self._adaptation = publish(Float32MultiArray, topics.ADAPTATION, SENSOR)
         # Made once: a message costs more to make than to send.
         self._joint_message = JointState(name=list(spec.joint_names))
-        self._imu_message, self._odom_message = Imu(), Odometry(child_frame_id=self._frame)
-        self._imu_message.header.frame_id = self._frame
-        self._odom_message.header.frame_id = "odom"
+        self._imu_message, self._odom_message = Imu(), Odometry(child_frame_id=frames.base)
+        self._imu_message.header.frame_id = frames.imu
+        self._odom_message.header.frame_id = frames.odom
+        for field, deviations in IMU_DEVIATIONS.items():
+            setattr(self._imu_message, f"{field}_covariance", covariance(deviations))
+        self._odom_message.twist.covariance = covariance(TWIST_DEVIATIONS)
+        self._walked_m, self._last_position = 0.0, (0.0, 0.0)
         self._heat_message = Float32MultiArray(layout=labelled(spec.joint_names))
         self._feet_message = Float32MultiArray(layout=labelled(tuple(spec.legs)))
 
@@ -146,7 +163,7 @@ class Driver(Node):
 
     def show_state(self, state: RobotState) -> None:
         """To those who listen; the odometry goes on whether anybody does or not."""
-        stamp = self.get_clock().now().to_msg()
+        stamp = self._stamp_of(state)
         if heard(self._joints):
             self._show_joints(self._joints, stamp, state.q, state.dq, state.torque)
         if heard(self._imu):
@@ -161,8 +178,13 @@ class Driver(Node):
             self._feet.publish(self._feet_message)
         if self._odometry is not None:
             self._odometry.update(state)
-            if heard(self._odom):
+            if heard(self._odom) or self._transforms.wanted:
                 self._show_odometry(state, self._odometry, stamp)
+
+    def _stamp_of(self, state: RobotState) -> Any:
+        """When it was received, by ROS's clock."""
+        age = Duration(nanoseconds=max(0, self._now_ns() - state.received_ns))
+        return (self.get_clock().now() - age).to_msg()
 
     def _show_joints(
         self, publisher: Any, stamp: Any, position: Floats, velocity: Floats, effort: Floats
@@ -176,11 +198,16 @@ class Driver(Node):
     def _show_odometry(self, state: RobotState, found: LegOdometry, stamp: Any) -> None:
         odom = self._odom_message
         odom.header.stamp = stamp
+        x, y, _ = found.position
+        self._walked_m += math.dist((x, y), self._last_position)
+        self._last_position = x, y
+        odom.pose.covariance = covariance(pose_deviations(self._walked_m))
         _set_vector(odom.pose.pose.position, found.position)
         _set_quaternion(odom.pose.pose.orientation, state)
         _set_vector(odom.twist.twist.linear, found.velocity)
         _set_vector(odom.twist.twist.angular, state.gyroscope.tolist())
         self._odom.publish(odom)
+        self._transforms.show(odom)
 
     def show_slow(self, state: RobotState) -> None:
         """What changes slowly: the battery and the motors' heat."""
@@ -233,6 +260,18 @@ class Driver(Node):
             bits = np.bitwise_or.reduce(ticks.limits.astype(np.uint8), axis=0)
             self._limit_message.data = bits.tobytes()
             self._limits.publish(self._limit_message)
+
+
+def covariance(deviations: Sequence[float]) -> list[float]:
+    """The matrix, row by row, of values that err independently."""
+    rows = range(len(deviations))
+    return [deviations[i] ** 2 if i == j else 0.0 for i in rows for j in rows]
+
+
+def pose_deviations(walked_m: float) -> tuple[float, ...]:
+    """Of position and heading: odometry drifts with the way; the IMU keeps roll and pitch."""
+    drift = 0.02 + DRIFT * walked_m
+    return drift, drift, drift, 0.02, 0.02, 0.05 + TURN_DRIFT * walked_m
 
 
 def is_stale(stamp_ns: int, now_ns: int) -> bool:

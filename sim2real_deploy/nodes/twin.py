@@ -11,6 +11,8 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from geometry_msgs.msg import Wrench
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
+from rclpy.time import Time
+from rosgraph_msgs.msg import Clock
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
@@ -26,6 +28,7 @@ from sim2real_deploy.nodes.common import (
     heard,
     run,
 )
+from sim2real_deploy.nodes.frames import Frames
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.core_beats import CoreBeats
 from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_this_process
@@ -49,6 +52,7 @@ PARAMETERS = (
     Parameter("seed", 0, "Seed of the rough floor and of all noise.", (0, 2**31 - 1)),
     Parameter("sport_mode", True, "Vendor's sport mode on at boot, as on the robot."),
     Parameter("odometry_rate", 50.0, "Ground truth on ~/odom, Hz.", (1.0, 200.0)),
+    Parameter("publish_clock", False, "Simulated time on /clock, for use_sim_time elsewhere."),
     Parameter("push_duration", 0.1, "Seconds that a force on ~/push lasts.", (0.01, 10.0)),
 )
 
@@ -70,6 +74,9 @@ class Twin(Node):
         clock = self._keep_clock(values["domain"], values["clock"])
         self._on_wire = TwinOnWire(body, values["interface"], values["domain"], clock)
         self._odometry = self.create_publisher(Odometry, "~/odom", SENSOR)
+        self._clock_publisher = (
+            self.create_publisher(Clock, "/clock", SENSOR) if values["publish_clock"] else None
+        )
         self._faults = self.create_publisher(String, "~/faults", LATCHED)
         self._diagnostics = self.create_publisher(DiagnosticArray, DIAGNOSTICS, 10)
         self.create_subscription(String, "~/fault", self._on_request, 10)
@@ -139,12 +146,15 @@ class Twin(Node):
             self._told_faults = text
 
     def _publish_truth(self) -> None:
-        message = Odometry(child_frame_id="base")
+        message = Odometry(child_frame_id=Frames.of(self.get_namespace()).base)
         message.header.frame_id = "world"
         try:
             while not self._stop.event.wait(1 / self._values["odometry_rate"]):
                 if self._on_wire.stopped:
                     self._on_wire.check()
+                if self._clock_publisher is not None:
+                    now = Time(nanoseconds=self._on_wire.twin.now_ns())
+                    self._clock_publisher.publish(Clock(clock=now.to_msg()))
                 if heard(self._odometry):
                     self._tell_truth(self._on_wire.ask(lambda twin: twin.base_truth), message)
         except Exception as error:

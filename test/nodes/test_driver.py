@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import rclpy
 from geometry_msgs.msg import Twist, TwistStamped
+from nav_msgs.msg import Odometry
 from rclpy.executors import SingleThreadedExecutor
 
-from sim2real_deploy.nodes.driver import is_stale
+from sim2real_deploy.nodes.driver import covariance, is_stale, pose_deviations
+from sim2real_deploy.nodes.frames import Frames, transform_of
 from sim2real_deploy.nodes.velocity_topic import VelocityTopic
 from support.wire_support import free_domain
 
@@ -28,6 +30,34 @@ S = 1_000_000_000
 )
 def test_a_stamped_command_is_of_now_or_not_taken(stamp_ns: int, now_ns: int, stale: bool) -> None:
     assert is_stale(stamp_ns, now_ns) is stale
+
+
+def test_frames_follow_rep_105_and_two_robots_differ() -> None:
+    assert Frames.of("/") == Frames("odom", "base_link", "imu_link")
+    assert Frames.of("/dog1") == Frames("dog1/odom", "dog1/base_link", "dog1/imu_link")
+
+
+def test_the_transform_is_what_odometry_says() -> None:
+    odometry = Odometry(child_frame_id="base_link")
+    odometry.header.frame_id, odometry.header.stamp.sec = "odom", 7
+    odometry.pose.pose.position.x, odometry.pose.pose.position.z = 1.5, 0.3
+    odometry.pose.pose.orientation.w, odometry.pose.pose.orientation.z = 0.6, 0.8
+    found = transform_of(odometry)
+    assert (found.header.frame_id, found.child_frame_id, found.header.stamp.sec) == (
+        "odom", "base_link", 7,
+    )  # fmt: skip
+    assert (found.transform.translation.x, found.transform.translation.z) == (1.5, 0.3)
+    assert (found.transform.rotation.w, found.transform.rotation.z) == (0.6, 0.8)
+
+
+def test_a_planner_is_told_how_far_to_trust_odometry() -> None:
+    odometry = Odometry()
+    odometry.pose.covariance = covariance(pose_deviations(10.0))  # 36 numbers, or it is refused
+    near, far = pose_deviations(0.0), pose_deviations(10.0)
+    assert all(deviation > 0 for deviation in near)
+    assert far[0] > 10 * near[0]  # position drifts with the way,
+    assert far[3] == near[3]  # roll and pitch do not
+    assert covariance((1.0, 2.0, 3.0)) == [1, 0, 0, 0, 4, 0, 0, 0, 9]
 
 
 @pytest.fixture

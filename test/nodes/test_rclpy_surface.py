@@ -23,6 +23,7 @@ HUMBLE = {
     "rclpy.spin_until_future_complete",
     "rclpy.try_shutdown",
     "rclpy.callback_groups.CallbackGroup",
+    "rclpy.duration.Duration",
     "rclpy.client.Client",
     "rclpy.exceptions.InvalidParameterTypeException",
     "rclpy.exceptions.InvalidParameterValueException",

@@ -88,6 +88,7 @@ def node_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[s
     monkeypatch.setenv("ROS_DOMAIN_ID", domain)
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     arguments = ["--ros-args", "-p", f"domain:={domain}", "-p", "preset:=ideal"]
+    arguments += ["-p", "publish_clock:=true"]
     process = subprocess.Popen(
         [sys.executable, "-m", "sim2real_deploy.nodes.twin", *arguments],
         env=dict(os.environ),
@@ -103,6 +104,7 @@ def test_the_node_takes_faults_and_tells_the_truth(node_process: subprocess.Pope
     import rclpy
     from geometry_msgs.msg import Vector3, Wrench
     from nav_msgs.msg import Odometry
+    from rosgraph_msgs.msg import Clock
     from std_msgs.msg import String
     from std_srvs.srv import Trigger
 
@@ -111,6 +113,7 @@ def test_the_node_takes_faults_and_tells_the_truth(node_process: subprocess.Pope
     rclpy.init()
     node = rclpy.create_node("test_twin")
     seen: dict[str, Any] = {}
+    ticks: list[Any] = []
     try:
         node.create_subscription(Odometry, "twin/odom", lambda m: seen.update(odom=m), SENSOR)
         node.create_subscription(
@@ -128,7 +131,11 @@ def test_the_node_takes_faults_and_tells_the_truth(node_process: subprocess.Pope
                 for _ in range(5):
                     rclpy.spin_once(node, timeout_sec=0.1)
 
-        until(lambda: "odom" in seen and seen.get("faults") == [])
+        node.create_subscription(Clock, "/clock", lambda m: ticks.append(m.clock), SENSOR)
+        until(lambda: "odom" in seen and seen.get("faults") == [] and len(ticks) > 10)
+        seconds = [tick.sec + tick.nanosec / 1e9 for tick in ticks]
+        assert seconds == sorted(seconds)
+        assert 0 < seconds[-1] < 60  # the twin's, from its start
         assert 0.05 < seen["odom"].pose.pose.position.z < 0.2
         assert seen["odom"].header.frame_id == "world"
         asked = {"target": "motor", "word": "off", "joint": "FL_calf_joint"}
