@@ -16,10 +16,7 @@ def export(bag: Bag, folder: Path, form: str) -> list[Path]:
     """Every topic with receive and publish time in ns; wire topics with joints by name."""
     recorded = Recorded(bag)
     if form == "parquet":
-        try:
-            import pyarrow  # noqa: F401
-        except ModuleNotFoundError:
-            raise Refusal(f"Parquet needs pyarrow: {to_install('analysis')}") from None
+        require_pyarrow()
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for topic in sorted(bag.topics):
@@ -35,6 +32,13 @@ def export(bag: Bag, folder: Path, form: str) -> list[Path]:
                 np.savez_compressed(path, allow_pickle=False, **columns)
             written.append(path)
     return written
+
+
+def require_pyarrow() -> None:
+    try:
+        import pyarrow  # noqa: F401
+    except ModuleNotFoundError:
+        raise Refusal(f"Parquet needs pyarrow: {to_install('analysis')}") from None
 
 
 def _columns(series: Series, joints: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:

@@ -74,7 +74,7 @@ def test_a_short_walk_is_refused_in_words(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert "the gap needs 5.5 s of walking" in capsys.readouterr().err
+    assert "this needs 5.5 s of walking" in capsys.readouterr().err
 
 
 def test_distance_is_in_standard_deviations() -> None:

@@ -58,8 +58,8 @@ class Walk:
         return bool(np.abs(self["torque"]).max() > 0.0)
 
 
-def walk_of_bag(recorded: Recorded) -> Walk:
-    """The longest stretch of walking in a bag."""
+def walk_of_bag(recorded: Recorded, least_s: float = SETTLE_S + LEAST_S) -> Walk:
+    """The longest stretch of walking in a bag; refused when it is shorter than `least_s`."""
     bag = recorded.bag
     for name in (LOW_CMD, "control/ticks"):
         bag.require(name)
@@ -67,10 +67,10 @@ def walk_of_bag(recorded: Recorded) -> Walk:
     ticks = view.ticks
     start, end = _longest(ticks["mode"] == Mode.WALKING)
     first_s, last_s = ticks["seconds"][start], ticks["seconds"][end - 1]
-    if last_s - first_s < SETTLE_S + LEAST_S:
+    if last_s - first_s < least_s:
         raise Refusal(
-            f"{bag.path}: its longest walk is {max(last_s - first_s, 0):.1f} s; the gap needs "
-            f"{SETTLE_S + LEAST_S:g} s of walking"
+            f"{bag.path}: its longest walk is {max(last_s - first_s, 0):.1f} s; this needs "
+            f"{least_s:g} s of walking"
         )
     inside = (view.state_s >= first_s) & (view.state_s <= last_s)
     states = {name: view.states[name][inside] for name in (*STATE_COLUMNS, "tick")}
