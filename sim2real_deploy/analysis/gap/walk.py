@@ -17,7 +17,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.geometry import gravity_in_body_rows
 from sim2real_deploy.robots.odometry import LegOdometry
-from sim2real_deploy.topics import LOW_CMD, ODOMETRY
+from sim2real_deploy.topics import LOW_CMD, ODOMETRY, TICKS
 
 Array = npt.NDArray[np.float64]
 Samples = Sequence[tuple[int, bytes]]  # commands on the wire, with their times in ns
@@ -61,7 +61,7 @@ class Walk:
 def walk_of_bag(recorded: Recorded, least_s: float = SETTLE_S + LEAST_S) -> Walk:
     """The longest stretch of walking in a bag; refused when it is shorter than `least_s`."""
     bag = recorded.bag
-    for name in (LOW_CMD, "control/ticks"):
+    for name in (LOW_CMD, TICKS):
         bag.require(name)
     view = View(recorded, recorded.load(TOPICS))
     ticks = view.ticks
