@@ -22,6 +22,7 @@ from sim2real_deploy.training.terrain import ALONG_X
 
 CONTACT_FORCE = 1.0  # N
 SIDEWAYS = 0.5  # rad round a push from the left or the right
+SPARE = 0.06  # m more that a robot is dropped on terrain: a foot that starts in it may stay there
 RANGE_MARGIN = 0.03  # rad that the robot's limits keep from the ends of a joint's range
 TURNED = 0.3  # rad, at most, from its way when a robot starts on terrain that has one
 FASTEST_TURN = 0.8  # rad/s back to it
@@ -293,7 +294,7 @@ class Environment:
             yaw, at = way + rng.uniform(-TURNED, TURNED), (rng.uniform(-0.15, 0.15), 0.0)
         self.physics.place(
             who,
-            height=self.robot.base_height + rng.uniform(0.0, 0.05),
+            height=self.robot.base_height + rng.uniform(0.0, 0.05) + SPARE * self._uneven[who],
             attitude=np.array([*rng.uniform(-0.1, 0.1, 2), yaw]),
             q=self.default + rng.uniform(-0.15, 0.15, joints),
             speed=rng.uniform(-0.3, 0.3, 6),

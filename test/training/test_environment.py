@@ -226,6 +226,23 @@ def test_a_robot_lands_on_its_feet_on_each_terrain() -> None:
     assert np.abs(environment._foot_height[environment._contact]).max() < 0.05
 
 
+def test_no_foot_starts_inside_the_ground() -> None:
+    """In a height field it would be held for good."""
+    kinds = tuple(k.model_copy(update={"share": 1.0}) for k in ROUGH.terrain.kinds[:2])
+    terrain = ROUGH.terrain.model_copy(update={"kinds": kinds})
+    config = with_width(0.0, ROUGH).model_copy(update={"terrain": terrain})
+    environment = Environment(config, ROBOT, 60, seed=3)
+    rough = environment.terrain.on("rough")
+    environment.terrain.level[rough] = 4
+    for who in range(60):
+        environment._reset(who)
+    environment._next_push[:] = environment._next_command[:] = 10_000
+    still = np.zeros((60, JOINTS), np.float32)
+    environment.physics.velocity[:] = 0.0
+    environment.step(still)
+    assert environment._foot_height[rough].min() > -0.01
+
+
 def test_the_ground_is_felt_where_it_is() -> None:
     environment = Environment(with_width(0.0, ROUGH), ROBOT, 40, seed=2)
     who = int(np.flatnonzero(environment.terrain.on("stairs"))[0])
