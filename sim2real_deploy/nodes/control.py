@@ -43,6 +43,9 @@ from sim2real_deploy.wire.dds_link import DdsLink
 POLICY = (
     ROBOT,
     Parameter("policy", "go2_walk", "Policy: a name in policies/, or a folder; '' for none."),
+    Parameter(
+        "odometry", "", "Topic of a policy's base velocity, if it sees one; '' for the legs."
+    ),
 )
 DRIVER = (
     *WIRE,
@@ -254,7 +257,7 @@ def build(stop: ProcessEnd) -> Sequence[Node]:
     values = declare(policy_node, POLICY)
     spec = load_robot(values["robot"])
     policy = load_bundle(values["policy"], spec).open() if values["policy"] else None
-    policy_node.connect(policy)
+    policy_node.connect(policy, values["odometry"])
     control = ControlNode(stop, spec, policy, policy_node, values["policy"])
     control.start()
     return policy_node, control

@@ -3,13 +3,14 @@
 from functools import partial
 
 import numpy as np
+from nav_msgs.msg import Odometry
 from rclpy.node import Node
 from std_msgs.msg import Float32MultiArray
 
 from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.arrays import floats, labelled
-from sim2real_deploy.nodes.common import REPLAYED, heard
+from sim2real_deploy.nodes.common import REPLAYED, SENSOR, heard
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.topics import ACTION, OBSERVATION, extra
 
@@ -24,7 +25,8 @@ class PolicyNode(Node):
         self._actions = self.create_publisher(Float32MultiArray, ACTION, REPLAYED)
         self._observation, self._action = Float32MultiArray(), Float32MultiArray()
 
-    def connect(self, policy: Policy | None) -> None:
+    def connect(self, policy: Policy | None, odometry: str = "") -> None:
+        """`odometry`: a topic to take the base's velocity from instead of the legs."""
         if policy is None:
             return
         self._observation.layout = labelled(policy.labels)
@@ -33,6 +35,15 @@ class PolicyNode(Node):
             self.create_subscription(
                 Float32MultiArray, extra(name), partial(self._hand_on, policy, name), 1
             )
+
+        if odometry and policy.odometry is not None:
+            self.create_subscription(
+                Odometry, odometry, partial(self._hand_on_velocity, policy), SENSOR
+            )
+
+    def _hand_on_velocity(self, policy: Policy, message: Odometry) -> None:
+        linear = message.twist.twist.linear  # in the child frame, the body's: REP-105, nav_msgs
+        policy.give_velocity((linear.x, linear.y, linear.z))
 
     def _hand_on(self, policy: Policy, name: str, message: Float32MultiArray) -> None:
         try:

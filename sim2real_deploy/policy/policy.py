@@ -21,6 +21,7 @@ from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.robots.vectors import Numbers, clip
 
+OUTSIDE_STEPS = 10  # of the policy: after that the outside velocity is stale
 SMALLEST_STD = 1e-3  # a term that hardly moved in training must not make every value surprising
 
 
@@ -74,6 +75,7 @@ class Policy:
         # Of arrays that are read and written in every step: to ask them for it takes longer.
         self._action_memory, self._target_memory = self.action.data, self.target.data
         self._steps = 0
+        self._outside: tuple[Numbers, int] | None = None  # velocity, and the step it came at
 
     @property
     def action(self) -> Floats:
@@ -86,6 +88,7 @@ class Policy:
             item.reset()
         self.session.reset()
         self._seen.action = (0.0,) * len(self.contract.joints)
+        self._outside = None
         self._steps = 0
 
     def observe(self, state: RobotState, command: Numbers) -> None:
@@ -107,6 +110,14 @@ class Policy:
             if odometry.last_ns != state.received_ns:
                 odometry.update(state)
             seen.velocity, seen.loads = odometry.velocity, odometry.loads
+            if self._outside is not None and self._steps - self._outside[1] <= OUTSIDE_STEPS:
+                seen.velocity = self._outside[0]
+
+    def give_velocity(self, velocity: Numbers) -> None:
+        """The base's velocity in its own frame from another estimator; leg odometry takes over
+        again when nothing has come for some steps."""
+        if len(velocity) == 3 and all(map(math.isfinite, velocity)):
+            self._outside = tuple(velocity), self._steps
 
     def give(self, name: str, values: Numbers) -> None:
         """What an `extra_command` or `height_scan` term shows from the next step on."""

@@ -150,7 +150,19 @@ def test_a_deploy_yaml_that_sees_its_velocity(tmp_path: Path) -> None:
     put_network(tmp_path / "in" / "policy.onnx", SIZE + 3)
     bundle = bring_in(tmp_path / "in", tmp_path / "out")
     assert names(bundle)[0] == "base_lin_vel"
-    assert bundle.open().odometry is not None
+    policy = bundle.open()
+    assert policy.odometry is not None
+    state = make_state(GO2)
+    policy.give_velocity((0.5, 0.1, math.nan))  # refused: the legs' stays
+    policy.observe(state, (0.0, 0.0, 0.0))
+    assert policy.observation[0] == pytest.approx(2.0 * policy.odometry.velocity[0], abs=1e-5)
+    policy.give_velocity((0.5, 0.1, 0.0))
+    for step in range(12):
+        policy.observe(state, (0.0, 0.0, 0.0))
+        policy.infer()
+        if step in (0, 10):
+            assert policy.observation[0] == pytest.approx(1.0)
+    assert policy.observation[0] != pytest.approx(1.0)  # stale
 
 
 def test_a_policy_of_a_g1_with_fewer_motors_holds_the_rest(tmp_path: Path) -> None:
