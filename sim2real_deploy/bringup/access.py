@@ -1,0 +1,80 @@
+"""Who may say and hear what in the ROS graph, as an SROS2 policy.
+
+DDS Security then refuses everybody else: without an enclave of this list no program on the network
+can publish a velocity or call a service of the stack. It covers ROS alone. The robot's own bus
+speaks the vendor's unsecured DDS: keep that network to the robot and this computer.
+"""
+
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from sim2real_deploy import topics
+
+STATES = (
+    topics.TICKS, topics.MODE, topics.LEASE, topics.STATISTICS, topics.ADAPTATION,
+    topics.OBSERVATION, topics.ACTION, topics.COMMAND_ASKED, topics.COMMAND_SENT,
+    topics.COMMAND_LIMITS, topics.JOINTS, topics.IMU, topics.BATTERY, topics.TEMPERATURES,
+    topics.FOOT_FORCES, topics.ODOMETRY, topics.REMOTE, topics.DIAGNOSTICS,
+)  # fmt: skip
+SHOWN = (topics.MODE, topics.SAFETY, topics.RUN, topics.STATISTICS)
+MODES = ("stand", "walk", "sit", "damp", "recover", "excite")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Of one node; names relative to the robot's namespace."""
+
+    publishes: tuple[str, ...] = ()
+    subscribes: tuple[str, ...] = ()
+    serves: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+
+
+def accesses(robot: str) -> dict[str, Access]:
+    """By node. Only one node may publish each person's velocity, and only one serves a stop."""
+    stops = tuple(topics.service(robot, name) for name in topics.SAFETY_REQUESTS)
+    modes = tuple(topics.service(robot, name) for name in MODES)
+    seen = (topics.JOINTS, topics.ODOMETRY, topics.VELOCITY, topics.TEMPERATURES, topics.BATTERY)
+    return {
+        f"{robot}_driver": Access(
+            STATES,
+            (topics.VELOCITY, topics.VELOCITY_TELEOP, topics.VELOCITY_PAGE, topics.JOY),
+            serves=modes,
+        ),
+        "safety_supervisor": Access(
+            (topics.SAFETY, topics.DIAGNOSTICS), (topics.RUN, topics.DIAGNOSTICS), serves=stops
+        ),
+        "recorder": Access((topics.RUN, topics.DIAGNOSTICS), ("*",)),
+        "teleop": Access((topics.VELOCITY_TELEOP,), SHOWN, calls=(*stops, *modes)),
+        "dashboard": Access(
+            (topics.VELOCITY_PAGE,),
+            (*SHOWN, topics.LEASE, topics.DIAGNOSTICS, *seen),
+            calls=(*stops, *modes),
+        ),
+        "sim2real_call": Access(calls=(*stops, *modes)),
+        "planner": Access((topics.VELOCITY,), (*SHOWN, topics.ODOMETRY)),
+        "joy_node": Access((topics.JOY,)),
+    }
+
+
+def policy_xml(robot: str, namespace: str = "") -> str:
+    """The policy file that `ros2 security generate_policy`'s readers take."""
+    ns = f"/{namespace.strip('/')}".rstrip("/") + "/"
+    root = ElementTree.Element("policy", version="0.2.0")
+    enclaves = ElementTree.SubElement(root, "enclaves")
+    for node, access in accesses(robot).items():
+        enclave = ElementTree.SubElement(enclaves, "enclave", path=f"{ns}{node}")
+        profiles = ElementTree.SubElement(enclave, "profiles")
+        profile = ElementTree.SubElement(profiles, "profile", ns=ns.rstrip("/") or "/", node=node)
+        for kind, verb, names in (
+            ("topic", "publish", access.publishes),
+            ("topic", "subscribe", access.subscribes),
+            ("service", "reply", access.serves),
+            ("service", "request", access.calls),
+        ):
+            if names:
+                group = ElementTree.SubElement(profile, f"{kind}s", {verb: "ALLOW"})
+                for name in names:
+                    ElementTree.SubElement(group, kind).text = name
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode") + "\n"
