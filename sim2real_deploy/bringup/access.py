@@ -15,6 +15,7 @@ STATES = (
     topics.OBSERVATION, topics.ACTION, topics.COMMAND_ASKED, topics.COMMAND_SENT,
     topics.COMMAND_LIMITS, topics.JOINTS, topics.IMU, topics.BATTERY, topics.TEMPERATURES,
     topics.FOOT_FORCES, topics.ODOMETRY, topics.REMOTE, topics.DIAGNOSTICS,
+    topics.DESCRIPTION, topics.TRANSFORMS,
 )  # fmt: skip
 SHOWN = (topics.MODE, topics.SAFETY, topics.RUN, topics.STATISTICS)
 MODES = ("stand", "walk", "sit", "damp", "recover", "excite")
