@@ -19,6 +19,8 @@ from sim2real_deploy.checks import Check
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
+from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.policy.terms import TERMS
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.robots.state import Floats
@@ -27,6 +29,7 @@ from sim2real_deploy.wire.decoders import StateDecoder
 from sim2real_deploy.wire.messages import FAMILIES
 
 MIN_SPEED = 20.0  # times real time,
+GIVEN = ("extra_command.", "height_scan.")
 LONG_S = 60.0  # from this length on, loading the policy does not matter
 
 
@@ -154,6 +157,7 @@ def replay_policy(recorded: Recorded, other: Bundle | None = None) -> PolicyRepl
     targets = np.empty((len(steps), recorded.robot.joint_count), np.float32)
     compared = np.zeros(len(steps), np.bool_)
     missing = 0
+    told = _told_columns(policy) if same else []
     for index, state in _states_in_order(recorded, steps, policy.odometry):
         if steps.begins[index]:
             policy.reset()
@@ -161,6 +165,8 @@ def replay_policy(recorded: Recorded, other: Bundle | None = None) -> PolicyRepl
             missing += 1
             continue
         policy.observe(state, steps.command[index].tolist())
+        if told and steps.known[index]:
+            policy.observation[told] = steps.observation[index, told]
         targets[index] = policy.infer()
         compared[index] = steps.known[index]
         if same:
@@ -188,6 +194,16 @@ def replay_policy(recorded: Recorded, other: Bundle | None = None) -> PolicyRepl
         target_rms=np.sqrt(np.mean(apart**2, axis=0)) if len(apart) else none,
         target_max=apart.max(axis=0) if len(apart) else none,
     )
+
+
+def _told_columns(policy: Policy) -> list[int]:
+    """Of what the network sees: what no state alone tells (odometry, extra commands). A replay
+    takes it from the recording."""
+    return [
+        column
+        for column, label in enumerate(policy.labels)
+        if TERMS[label.partition(".")[0]].odometry or label.startswith(GIVEN)
+    ]
 
 
 def _states_in_order(

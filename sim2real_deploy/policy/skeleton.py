@@ -77,8 +77,8 @@ def _group(name: str, size: int, spec: RobotSpec) -> Iterator[str]:
     yield "    terms:"
     past = f", history: {history}" if history > 1 else ""
     for term in terms:
-        params = ", params: {period: ???}" if term == "gait_phase" else ""
-        yield f"      - {{name: {term}, scale: 1.0{past}{params}}}"
+        params = f', params: {{period: "{UNKNOWN}"}}' if term == "gait_phase" else ""
+        yield f'      - {{name: "{term}", scale: 1.0{past}{params}}}'
 
 
 def _guess(size: int, joints: int) -> tuple[tuple[str, ...], int]:

@@ -86,6 +86,16 @@ def test_a_bundle_changed_by_hand_is_imported_again(tmp_path: Path) -> None:
     assert bring_in(folder, tmp_path / "two").contract.rate_hz == 100.0
 
 
+@pytest.mark.parametrize("file", ["policy.pt", "odd.onnx", "clocked.onnx"])
+def test_what_a_skeleton_cannot_know_is_asked_for(file: str, tmp_path: Path) -> None:
+    """TorchScript does not tell its size; 50 numbers are no known frame; 47 have a clock."""
+    source = put_network(tmp_path / file, {"odd.onnx": 50}.get(file, SIZE + 2))
+    write_skeleton(source, GO2, tmp_path / "mine")
+    wanted = "params.period" if file == "clocked.onnx" else "terms.0.name"
+    with pytest.raises(Refusal, match=rf"still to be answered: .*{wanted}"):
+        bring_in(tmp_path / "mine", tmp_path / "out")
+
+
 def test_an_extra_command_has_its_default_until_one_is_given(tmp_path: Path) -> None:
     file = write_skeleton(put_network(tmp_path / "policy.onnx", SIZE + 1), GO2, tmp_path / "mine")
     height = {"name": "extra_command", "params": {"name": "height", "default": [0.3]}}
