@@ -30,7 +30,7 @@ setup(
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
-        # Where `ros2 run` and launch_ros look; pip would put console scripts into bin/.
+        # Where `ros2 run` and launch_ros look; the command itself goes to bin/, which is on PATH.
         (f"lib/{NAME}", sorted(str(p.relative_to(ROOT)) for p in (ROOT / "scripts").iterdir())),
         *data_tree("launch"),
         *data_tree("config"),
@@ -41,7 +41,7 @@ setup(
         "numpy",
         "pyyaml",
         "pydantic>=2",
-        "typer",
+        "typer>=0.12",
         "rich",
         "psutil",
         "fastcrc",
@@ -65,6 +65,7 @@ setup(
             "ruff",
             "mypy",
             "import-linter",
+            "colcon-ros",
             "types-PyYAML",
             'drake; platform_machine == "x86_64"',
             "ray",
