@@ -94,7 +94,7 @@ def test_ros2_run_finds_every_process(name):
     if not scripts.is_dir():
         pytest.skip("not a checkout")
     for process in graph(name):
-        assert (scripts / process.name).resolve() == scripts / "node"
+        assert (scripts / process.name).resolve() == scripts.parent / "resource" / "run_node"
 
 
 def test_values_reach_the_command_line_with_their_types():
