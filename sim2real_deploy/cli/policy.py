@@ -99,7 +99,7 @@ def import_(
     typer.echo(f"{output}: {bundle.contract.name} for {bundle.spec.title}")
     typer.echo(f"  from {imported.form} and {imported.network}")
     for line in imported.assumed:
-        typer.echo(f"  not in the file, assumed: {line}")
+        typer.echo(f"  not from the file: {line}")
     typer.echo(f"Now see whether it walks: sim2real policy check {output}")
 
 

@@ -152,6 +152,14 @@ def test_a_deploy_yaml_under_another_name_beside_its_network(tmp_path: Path) -> 
     assert list(bring_in(tmp_path / "in", tmp_path / "out").contract.joints) == ISAAC
 
 
+def test_a_range_that_leaves_out_standing_is_stretched_to_it(tmp_path: Path) -> None:
+    content = deploy_content()
+    content["commands"]["base_velocity"]["ranges"]["lin_vel_x"] = [0.2, 1.0]
+    dump(tmp_path / "in" / "deploy.yaml", content)
+    put_network(tmp_path / "in" / "policy.onnx")
+    assert bring_in(tmp_path / "in", tmp_path / "out").contract.command_ranges.vx == (0.0, 1.0)
+
+
 def test_a_deploy_yaml_that_sees_its_velocity(tmp_path: Path) -> None:
     content = deploy_content()
     velocity = {"params": {}, "clip": None, "scale": [2.0] * 3, "history_length": 1}
@@ -344,6 +352,7 @@ def test_legged_gym_with_velocity_and_mujoco_joints(tmp_path: Path) -> None:
     source = gym(tmp_path / "in", SIZE + 3, num_obs=SIZE + 3, leg_joint2motor_idx=None)
     imported = bring_in_with_notes(source, tmp_path / "out")
     assert names(imported.bundle) == ["base_lin_vel", *TERMS]
+    assert any("leg odometry" in line for line in imported.assumed)
     assert list(imported.bundle.contract.joints) == GYM
     assert any("MuJoCo" in line for line in imported.assumed)
 

@@ -22,11 +22,15 @@ from sim2real_deploy.policy.importers.network import Converter, Network
 from sim2real_deploy.policy.importers.robots import known_robots
 from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.policy import Policy
-from sim2real_deploy.policy.terms import Seen
+from sim2real_deploy.policy.terms import TERMS, Seen
 from sim2real_deploy.robots import RobotSpec, load_robot
 
 GOLDEN_STEPS = 8
 ACTIONS = ("actions", "action")  # an output of that name is the action; else the first one
+ODOMETRY_WARNING = (
+    "its velocity or contacts come from leg odometry, which is off where feet slip: 0.1 m/s too "
+    "much makes it walk 0.1 m/s slower (the policy node's `odometry` takes another estimator's)"
+)
 IN, OUT = "_in", "_out"  # h_in and h_out: a state, as rsl_rl and our own conversion name them
 
 
@@ -103,6 +107,8 @@ def _assemble(
         _size(group, contract, spec, f"{draft.source}: observations.{i}")
         for i, group in enumerate(contract.observations)
     ]
+    if _sees_odometry(contract):
+        draft.assumed.append(ODOMETRY_WARNING)
     net = network.load(draft.network, sizes, convert)
     contract = contract.model_copy(update=_ports(contract, net, draft.network))
     model = record.embed(net.model, contract)
@@ -208,6 +214,10 @@ def _names(joints: Sequence[str | int] | str, spec: RobotSpec, source: Path) -> 
             joint = spec.joint_names[joint]
         names.append(joint)
     return names
+
+
+def _sees_odometry(contract: Contract) -> bool:
+    return any(TERMS[term.name].odometry for group in contract.observations for term in group.terms)
 
 
 def _size(group: Group, contract: Contract, spec: RobotSpec, where: str) -> int:

@@ -20,6 +20,7 @@ from sim2real_deploy.policy.importers.draft import (
     Range,
     action_clip,
     spread,
+    standing_included,
 )
 from sim2real_deploy.policy.importers.places import find_network
 from sim2real_deploy.policy.importers.vocabulary import translate
@@ -142,7 +143,8 @@ def _ranges(
     if len(velocities) != 1:
         return answers.ranges(assumed)
     ranges = velocities[0].ranges
-    return {"vx": ranges.lin_vel_x, "vy": ranges.lin_vel_y, "wz": ranges.ang_vel_z}
+    axes = (("vx", ranges.lin_vel_x), ("vy", ranges.lin_vel_y), ("wz", ranges.ang_vel_z))
+    return {axis: standing_included(bounds) for axis, bounds in axes}
 
 
 def _clock_rests(policy: Path) -> bool:

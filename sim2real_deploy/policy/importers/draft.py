@@ -148,6 +148,11 @@ class MetadataFormat(Protocol):
     def read(self, network: Path, answers: Answers) -> Draft: ...
 
 
+def standing_included(bounds: Range) -> Range:
+    """A trained range that leaves out zero, stretched to it: every walk begins with standing."""
+    return min(bounds[0], 0.0), max(bounds[1], 0.0)
+
+
 def spread(values: Numbers, count: int, where: str) -> list[float]:
     """One number for each joint; a single one stands for all."""
     if isinstance(values, float | int):

@@ -12,7 +12,14 @@ from pydantic import Field
 
 from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.policy.importers.draft import Answers, Draft, Foreign, Range, action_clip
+from sim2real_deploy.policy.importers.draft import (
+    Answers,
+    Draft,
+    Foreign,
+    Range,
+    action_clip,
+    standing_included,
+)
 from sim2real_deploy.policy.importers.places import find_network
 from sim2real_deploy.policy.importers.robots import by_pattern, known_robots
 from sim2real_deploy.policy.importers.vocabulary import translate
@@ -259,9 +266,6 @@ def _ranges(env: _Env, answers: Answers, assumed: list[str]) -> Any:
     for command in (env.commands or {}).values():
         ranges = command.get("ranges") if isinstance(command, dict) else None
         if isinstance(ranges, dict) and "lin_vel_x" in ranges:
-            # A range that leaves out standing still is stretched: the command starts at zero.
             axes = zip(("vx", "vy", "wz"), ("lin_vel_x", "lin_vel_y", "ang_vel_z"), strict=True)
-            return {
-                axis: (min(ranges[name][0], 0.0), max(ranges[name][1], 0.0)) for axis, name in axes
-            }
+            return {axis: standing_included(ranges[name]) for axis, name in axes}
     return answers.ranges(assumed)
