@@ -13,6 +13,7 @@ from sim2real_deploy.control.adaptation.adaptation import (
     PAYLOAD_BOUND_KG,
     TORQUE_BOUND,
 )
+from sim2real_deploy.control.adaptation.strength import StrengthEstimator
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.drive import Drive
@@ -20,6 +21,7 @@ from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
+from support.places import SHARED_DATA
 from support.policy_samples import make_state
 
 SPEC = load_robot("go2")
@@ -27,6 +29,7 @@ N = SPEC.joint_count
 CALF = 2  # of the first leg
 BOUND = TORQUE_BOUND * SPEC.torque_limit
 FREE = bytes(N)
+CHIRPS = sorted((SHARED_DATA / "real/go2_chirp").glob("torque_*.npz"))
 
 
 class Bench:
@@ -121,6 +124,25 @@ def test_nothing_is_learnt_where_a_limit_acts_or_nothing_moves():
 def test_an_offset_of_the_torque_sensor_is_not_taken_for_strength():
     adaptation = Bench().run(3.0, torque=lambda torque: torque + 2.0)
     assert adaptation.motors.strength == pytest.approx(adaptation.nominal, rel=0.03)
+
+
+@pytest.mark.skipif(not CHIRPS, reason="no recordings of a real robot beside the project")
+@pytest.mark.parametrize("path", CHIRPS, ids=lambda path: path.stem)
+def test_real_motors_are_believed_only_where_they_can_be_judged(path):
+    """Hung legs that swing fast: a delay of one more tick looks like a tenth more strength."""
+    log, nominal = np.load(path), open_adaptation(SPEC, "all").nominal
+    motors = StrengthEstimator(SPEC.torque_limit, nominal, SPEC.wire.rate_hz / CYCLE)
+    command = np.zeros((5, N), np.float32)
+    command[2], command[3] = log["kp"], log["kd"]
+    q, dq, torque = (log[name].astype(np.float32) for name in ("q", "dq", "tau"))
+    for row, target in enumerate(log["q_des"]):
+        if row % CYCLE == 0:
+            motors.learn(q[row], dq[row], torque[row])
+            motors.estimate()
+            assert (np.abs(motors.strength / nominal - 1.0) < 0.25).all()
+        command[0] = target
+        motors.remember(command)
+    assert np.median(np.abs(motors.strength / nominal - 1.0)) < 0.1
 
 
 def test_switched_off_corrections_fade_and_stay_away():

@@ -3,7 +3,8 @@
 The boards answer a command that was sent some ticks ago with the joint's present position and
 velocity. The regression runs for every delay in question at once; the delay that explains the
 torques of all joints best is the one believed. It has an intercept, so an offset of the torque
-sensor does no harm and a joint that does not move teaches nothing.
+sensor does no harm and a joint that does not move teaches nothing. Where strength and delay cannot
+be told apart, as with a leg that swings fast in the air, the standard error says so.
 """
 
 import math
@@ -21,6 +22,8 @@ MEMORY_S = 1.0  # time constant of forgetting: two seconds hold most of the weig
 FULL_S = 0.8  # of samples, before anything is believed
 EXCITED = 0.04  # of the torque limit: the spread of the law's torque from which on it is a lesson
 CORRELATED = 8.0  # samples that follow each other err alike: so many count as one
+DELAY_ERROR_TICKS = 0.5  # the true delay lies between two ticks: strength may be off with it
+AS_GOOD = 2.0  # times the unexplained share of the best delay
 CERTAIN = 0.05  # standard error up to which an estimate is used
 SANE = 1.2  # of the torque limit: no motor reports or follows more
 NEVER = 1.0  # standard error of a joint of which nothing is known
@@ -98,10 +101,21 @@ class StrengthEstimator:
             return
         slope = self._products / (law + _TINY)
         explained = slope * self._products / torque  # share of the torque's spread
-        best = int((explained @ ready).argmax())
+        missing = ready.sum() - explained @ ready  # of all joints, by delay
+        best = int(missing.argmin())
         self.delay_ticks = DELAYS - best
         unexplained = np.maximum(1.0 - explained[best], 0.0) * torque
-        error = np.sqrt(CORRELATED * self._share * unexplained / (law[best] + _TINY))
+        noise = np.sqrt(CORRELATED * self._share * unexplained / (law[best] + _TINY))
+        error = np.hypot(noise, self._delay_error(slope, missing, best))
         found = ready & (error < CERTAIN) & (slope[best] > 0.0)
         np.copyto(self.strength, slope[best], where=found)
         np.copyto(self.error, error, where=found)
+
+    @staticmethod
+    def _delay_error(slope: Vector, missing: Vector, best: int) -> Vector:
+        """How far strength may be off because the delay is: by half a tick at least, and by every
+        delay that explains the torques about as well as the best."""
+        around = slope[max(best - 1, 0)] - slope[min(best + 1, DELAYS - 1)]
+        as_good = slope[missing <= AS_GOOD * missing[best]]
+        apart = (as_good.max(axis=0) - as_good.min(axis=0)) / 2
+        return np.asarray(np.maximum(DELAY_ERROR_TICKS / 2 * np.abs(around), apart))
