@@ -15,11 +15,11 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.subscription import Subscription
 
 from sim2real_deploy.bags import Message, Qos, Topic, definitions
-from sim2real_deploy.topics import DIAGNOSTICS
+from sim2real_deploy.topics import DIAGNOSTICS, TRANSFORMS
 
 DEPTH = 2000  # samples that may wait in the middleware between two looks
 GLOBAL_TOPICS = frozenset(
-    (DIAGNOSTICS, "/rosout", "/parameter_events", "/tf", "/tf_static", "/clock")
+    (DIAGNOSTICS, "/rosout", "/parameter_events", TRANSFORMS, "/tf_static", "/clock")
 )
 
 

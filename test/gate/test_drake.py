@@ -199,6 +199,6 @@ def test_an_engine_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delitem(sys.modules, "sim2real_deploy.gate.drake_model")
     for module in [name for name in sys.modules if name.startswith("pydrake.")]:
         monkeypatch.delitem(sys.modules, module)
-    with pytest.raises(Refusal, match=r"pip install 'sim2real_deploy\[drake\]'"):
+    with pytest.raises(Refusal, match=r"pip install .*drake"):
         open_robot(SECOND, ROBOT, Floor(), Imperfections())
     assert open_robot(FIRST, ROBOT, Floor(), Imperfections()).mass > 0
