@@ -33,7 +33,7 @@ def _figures(found: Found, file: TwinFile) -> Section:
     head = ("figure", "joint", "before", "found", "95 %", "verdict")
     text = (
         "Intervals come from drawing stretches of the recordings anew; a figure that is not "
-        "excited keeps its value of before in the twin."
+        "excited may be anything within its interval; the values of a joint belong together."
     )
     return Section("Figures", text, [table(head, summary(found, file))])
 

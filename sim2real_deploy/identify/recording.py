@@ -96,8 +96,9 @@ def from_bag(recorded: Recorded) -> Recording:
     for name in ("q", "dq", "torque", "quaternion", "gyroscope", "accelerometer", "foot_force"):
         if name in states:
             columns[name] = _filled(grid, row, np.asarray(states[name][keep], np.float64))
-    sent_after = np.searchsorted(log_ns, commands.log_ns, side="right") - 1
-    last = np.searchsorted(sent_after, np.searchsorted(row, grid, side="right") - 1, "right") - 1
+    # The last command before the next state came, or would have come had it not been lost.
+    next_ns = np.interp(grid + 1, row, log_ns - log_ns[0], right=np.inf)
+    last = np.searchsorted(commands.log_ns - log_ns[0], next_ns, side="left") - 1
     names = {"target_q": "q", "target_dq": "dq", "feed_forward": "torque", "kp": "kp", "kd": "kd"}
     for name, source in names.items():
         values = np.asarray(commands[source], np.float64)

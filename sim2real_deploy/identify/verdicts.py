@@ -168,11 +168,11 @@ def twin_file(found: Found, start: Imperfections, about: str) -> TwinFile:
     figures = found.figures
 
     def each(name: str) -> dict[str, float]:
-        rows = told.get(KEYS[name], {})
-        old, new = getattr(found.before, name), getattr(figures, name)
+        """As found: stages leave at its start what they had nothing to say of, and what they fitted
+        belongs together."""
         return {
-            joint: round(float(new[k] if _sure(rows.get(joint)) else old[k]), 6)
-            for k, joint in enumerate(joints)
+            joint: round(float(x), 6)
+            for joint, x in zip(joints, getattr(figures, name), strict=True)
         }
 
     motors = start.motors.model_copy(
@@ -217,10 +217,6 @@ def twin_file(found: Found, start: Imperfections, about: str) -> TwinFile:
     return TwinFile(
         robot=found.robot.name, about=about, sources=sources, twin=checked, identified=provenance
     )
-
-
-def _sure(finding: Finding | None) -> bool:
-    return finding is None or finding.verdict == "identified"
 
 
 def summary(found: Found, file: TwinFile) -> list[tuple[str, str, str, str, str, str]]:

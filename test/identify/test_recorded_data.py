@@ -54,6 +54,7 @@ def test_repeats_are_left_out_and_bursts_are_put_back(tmp_path: Path) -> None:
     content["time"][250:] += 0.1  # and fifty were lost
     recording = from_bag(Recorded(Bag(imported(tmp_path, content))))
     assert not recording.fresh[100]
+    np.testing.assert_allclose(recording["target_q"][95:105], content["q_des"][95:105], atol=1e-6)
     assert recording.fresh[101:250].all()
     lost = np.flatnonzero(~recording.fresh)
     assert len(lost) == pytest.approx(1 + 47, abs=2)

@@ -1,0 +1,64 @@
+"""Chirps of a real Go2: identified at some gains, held to others. Skips where they are missing."""
+
+import numpy as np
+import pytest
+
+from sim2real_deploy.identify.check import Replay, replay_hung
+from sim2real_deploy.identify.pipeline import Found, identify
+from sim2real_deploy.identify.recording import Recording, from_arrays
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.twin.files import load_imperfections
+from support.places import ROOT
+
+CHIRPS = ROOT.parent / "shared" / "data" / "real" / "go2_chirp"
+ROBOT = load_robot("go2")
+SEEN = ("torque_9hz_kp25_kd1.25", "torque_9hz_kp25_kd3.00", "torque_5hz_kp25_kd5.00")
+UNSEEN = ("torque_9hz_kp25_kd2.00", "torque_9hz_kp25_kd5.00", "torque_2hz_kp25_kd3.00")
+DEPLOYED = ("position_kp25_kd0.5_2f1_stable_bounds", "position_kp25_kd0.5_2_5f1_stable")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CHIRPS.is_dir(), reason=f"no recordings of a real robot in {CHIRPS}"),
+]
+
+
+def recording(name: str) -> Recording:
+    with np.load(CHIRPS / f"{name}.npz") as log:
+        rows = len(log["q"])
+        columns = {"q": log["q"], "target_q": log["q_des"]}
+        columns |= {key: np.full(rows, float(log[key])) for key in ("kp", "kd")}
+        if "tau" in log.files:
+            columns |= {"dq": log["dq"], "torque": log["tau"]}
+    return from_arrays(name, ROBOT, columns)
+
+
+@pytest.fixture(scope="module")
+def found() -> Found:
+    seen = [recording(name) for name in SEEN]
+    return identify(ROBOT, seen, load_imperfections(), lambda what, done: None)
+
+
+def replay(found: Found, name: str) -> Replay:
+    assert found.fit is not None
+    return replay_hung(recording(name), found.figures, found.fit.point.attitudes.mean(axis=0))
+
+
+def test_the_motor_law_is_a_pure_delay_at_about_full_strength(found: Found) -> None:
+    assert found.figures.delay[0] == pytest.approx(0.006, abs=0.001)
+    assert not found.figures.lag.any()
+    by_kind = found.figures.strength.reshape(4, 3).mean(axis=0)
+    assert by_kind[:2] == pytest.approx(1.0, abs=0.06)
+    assert by_kind[2] == pytest.approx(0.85, abs=0.06)
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_recordings_at_other_gains_are_replayed(found: Found, name: str) -> None:
+    """Of torque, up to a quarter lies above 20 Hz: vibration that no chirp asked for."""
+    result = replay(found, name)
+    assert result.q_rms < 0.006
+    assert result.slow_torque_share < 0.25
+
+
+@pytest.mark.parametrize("name", DEPLOYED)
+def test_recordings_at_the_gains_of_a_policy_are_replayed(found: Found, name: str) -> None:
+    assert replay(found, name).q_rms < 0.008
