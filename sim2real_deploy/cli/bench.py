@@ -162,3 +162,19 @@ def get_up(
     from sim2real_deploy.bench.conduct import conduct
 
     raise typer.Exit(conduct("bench getup", partial(benchmark.run, robot, stage, poses), json))
+
+
+@bench.command()
+def loop(
+    policy: PolicyArgument = "go2_walk",
+    robot: Robot = "go2",
+    trials: Annotated[int, typer.Option(min=1, help="Hidden robots of each kind.")] = 20,
+    drake: Annotated[bool, typer.Option(help="Also a robot in Drake.")] = True,
+    json: Json = None,
+) -> None:
+    """The gap report on robots with one hidden change each: named first, and how large?"""
+    from sim2real_deploy.bench import loop as benchmark
+    from sim2real_deploy.bench.conduct import conduct
+
+    measure = partial(benchmark.run, robot, policy, trials, drake)
+    raise typer.Exit(conduct("bench loop", measure, json))

@@ -1,19 +1,22 @@
 """How different two walks are: by channel, and to a classifier that sees all channels at once."""
 
 import numpy as np
+import numpy.typing as npt
 
 from sim2real_deploy.analysis.gap.walk import Array, Walk
 
 AXES = ("x", "y", "z")
-FOLDS = 5  # each one stretch of both walks: rows close to each other are alike
+FOLDS = 5  # where there are too few commands to make one fold of each
+LEAST_COMMANDS = 3
+PAUSE_S = 0.5  # between two changes of command that are not one ramp
 EVERY_S = 0.02
 RIDGE = 30.0
 STEPS = 8  # of Newton's method, at most
 
 
 def channels(walk: Walk) -> dict[str, Array]:
-    """What both sides measure, by name; settled rows only."""
-    rows = walk.settled
+    """What both sides measure while they walk, by name."""
+    rows = walk.moving
     joints = walk.robot.joint_names
     found: dict[str, Array] = {}
     kinds = {
@@ -67,13 +70,26 @@ def auc(robot: Walk, twin: Walk) -> float:
     rows = np.clip(rows, -4, 4)
     features = np.hstack([rows, rows**2 - 1, np.ones((len(rows), 1))])
     label = np.repeat((1.0, 0.0), len(parts[0]))
-    fold = np.tile(np.arange(len(parts[0])) * FOLDS // len(parts[0]), 2)
+    stretch = _stretches(robot)[:length:every]
+    fold = np.tile(stretch, 2)
     found = []
-    for number in range(FOLDS):
+    for number in np.unique(stretch):
         held = fold == number
         weights = _fitted(features[~held], label[~held])
         found.append(_area(features[held] @ weights, label[held]))
     return float(np.mean(found))
+
+
+def _stretches(walk: Walk) -> npt.NDArray[np.int64]:
+    """To which fold each row belongs: one for each command, so that a habit which one run keeps
+    while a command lasts does not count; else one for each fifth of the walk."""
+    command = walk["command"][walk.moving]
+    changed = np.append(False, np.abs(np.diff(command, axis=0)).max(axis=1) > 1e-3)
+    rows = np.flatnonzero(changed)
+    begins = rows[np.diff(rows, prepend=-len(command)) > PAUSE_S * walk.rate_hz]
+    if len(begins) + 1 < LEAST_COMMANDS:
+        return np.arange(len(command)) * FOLDS // len(command)
+    return np.searchsorted(begins, np.arange(len(command)), side="right")
 
 
 def _fitted(features: Array, label: Array) -> Array:

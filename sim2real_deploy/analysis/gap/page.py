@@ -29,7 +29,8 @@ def write_gap_page(path: Path, gaps: Sequence[Gap], twin: str) -> None:
 
 def headline(gap: Gap) -> str:
     return (
-        f"Gap {gap.number:.2f} standard deviations (classifier AUC {gap.auc:.2f}; 0.5 is none). "
+        f"Gap {gap.number:.2f} standard deviations (classifier AUC {gap.auc:.2f}; "
+        f"two walks of the twin {gap.auc_chance:.2f}). "
         f"{gap.verdict()}"
     )
 

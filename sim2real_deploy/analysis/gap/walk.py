@@ -23,6 +23,7 @@ Array = npt.NDArray[np.float64]
 Samples = Sequence[tuple[int, bytes]]  # commands on the wire, with their times in ns
 
 SETTLE_S = 1.5  # of walking before it is compared: the stand before it was not the policy's
+LEAST_COMMAND = 0.05  # m/s or rad/s: less is standing
 LEAST_S = 4.0  # of walking that remain
 STATE_COLUMNS = ("q", "dq", "torque", "quaternion", "gyroscope", "accelerometer", "temperature")
 COMMAND_COLUMNS = {"target": "q", "kp": "kp", "kd": "kd", "feed_forward": "torque"}
@@ -52,6 +53,15 @@ class Walk:
     def settled(self) -> slice:
         """The rows that are compared."""
         return slice(round(SETTLE_S * self.rate_hz), None)
+
+    @property
+    def moving(self) -> npt.NDArray[np.bool_]:
+        """The settled rows in which it is told to move: where it stops, it stands by chance."""
+        told: npt.NDArray[np.bool_] = np.abs(self["command"]).max(axis=1) > LEAST_COMMAND
+        told[: self.settled.start] = False
+        if not told.any():
+            told[self.settled] = True
+        return told
 
     @property
     def torque_known(self) -> bool:
