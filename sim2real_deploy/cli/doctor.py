@@ -19,6 +19,7 @@ def doctor(
     stage: str = typer.Option("tether", help="Deployment stage, as for the launch."),
     runs: Path = typer.Option(Path("runs"), help="Where bags are written to."),
     json_file: Path = typer.Option(None, "--json", help="Write the findings here."),
+    measure: bool = typer.Option(False, "--measure", help="Time the boards of a hung robot."),
 ) -> None:
     """Check computer, robot (or twin) and policy before a launch; exit code 1 on a failure."""
     from rich.console import Console
@@ -27,6 +28,9 @@ def doctor(
     from sim2real_deploy.preflight.doctor import Health, Patient, examine
     from sim2real_deploy.robots import load_robot
 
+    if measure:
+        _measure(robot, interface, domain, runs)
+        return
     console = Console(highlight=False, soft_wrap=True)
     findings = []
     patient = Patient(load_robot(robot), interface, domain, policy, stage, runs)
@@ -45,3 +49,40 @@ def doctor(
         raw = {"findings": [{**asdict(f), "verdict": f.verdict.value} for f in findings]}
         write_json(json_file, "doctor", checks, raw)
     raise typer.Exit(exit_code(checks))
+
+
+HOW = """This times what the motor boards do when commands stop. It only listens; you act.
+The robot HANGS on its hoist, legs clear of everything, nobody within reach of them, and holds its
+stand under this stack at stage tether (sim2real stand). Keep a hand on the power switch."""
+SILENCE = """Now silence the wire: within 15 s of Enter, in another terminal,
+    kill -9 {pids}
+The legs may go limp, or go on holding. Do not touch them."""
+CHORD = "The legs still hold a stale command. Hold L2+B on the remote for 3 s after Enter."
+
+
+def _measure(name: str, interface: str, domain: int, runs: Path) -> None:
+    from sim2real_deploy.preflight import measure as boards
+    from sim2real_deploy.robots import load_robot
+    from sim2real_deploy.wire.dds_link import DdsLink
+
+    robot = load_robot(name)
+    link = DdsLink(robot, interface, domain, name="doctor", listens=True)
+    try:
+        typer.echo(HOW)
+        typer.prompt("Enter to go on", default="", show_default=False)
+        delay = boards.delay_ms(boards.watch(link, robot, 3.0))
+        pids = " ".join(str(writer.pid) for writer in link.other_writers() if writer.pid)
+        typer.prompt(SILENCE.format(pids=pids or "PIDS"), default="", show_default=False)
+        silenced = boards.watch(link, robot, 15.0)
+        timeout, chord = boards.timeout_s(silenced), None
+        if timeout is None:
+            typer.prompt(CHORD, default="", show_default=False)
+            chord = boards.lets_go(boards.watch(link, robot, 3.0))
+    finally:
+        link.close()
+    found = boards.Measured(robot.name, timeout, chord, delay, boards.now())
+    path = boards.store(runs, found)
+    typer.echo(f"boards let go after: {'never' if timeout is None else f'{timeout:.3f} s'}")
+    typer.echo(f"L2+B lets go: {'not seen' if chord is None else chord}")
+    typer.echo(f"command to torque: {'not seen' if delay is None else f'{delay:g} ms'}")
+    typer.echo(f"stored: {path}. Switch the robot off and on before it is used again.")

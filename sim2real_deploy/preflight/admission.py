@@ -41,8 +41,10 @@ def check_policy(
     """Refuse a policy that has not earned this stage; on a twin any may walk."""
     if is_real(interface, real):
         from sim2real_deploy.gate.clearance import check_clearance
+        from sim2real_deploy.preflight.measure import check_measured
 
         check_clearance(policy, robot, stage, runs, last_run, waiver)
+        check_measured(stage, runs, robot)
 
 
 def is_real(interface: str, real: bool) -> bool:
