@@ -15,6 +15,7 @@ from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.decoders import CommandDecoder, StateDecoder
 from sim2real_deploy.wire.messages import FAMILIES
 
+STACK = ("control", "safety")  # how the stack's writers call themselves
 REMEMBERED = 30_000  # a minute at 500 Hz
 LASTING_NS = 25_000_000  # of uninterrupted damping, for it to count
 
@@ -53,6 +54,8 @@ class WireWatch:
         while not self._stopping.is_set():
             self._commands.wait(0.02)
             for sample in self._commands.take():
+                if self._participant.who(sample.writer).name not in STACK:
+                    continue  # sport mode, or a rival: what they send is not our reaction
                 command = self._command_decoder.decode(sample.data)
                 values = (command.q, command.dq, command.torque, command.kp, command.kd)
                 finite = bool(np.isfinite(values).all())
