@@ -7,13 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sim2real_deploy.safety.envelope import CommandEnvelope
 from sim2real_deploy.safety.inputs import Inputs, Rate, Reading
 from sim2real_deploy.safety.monitors_body import Battery, Joints, RemoteControl
 from sim2real_deploy.safety.monitors_state import LONGEST_LOOK_S, Posture, StateStream
 from sim2real_deploy.safety.monitors_system import Control, Surroundings
+from sim2real_deploy.safety.motion import Motion
 from sim2real_deploy.wire import remote
 from sim2real_deploy.wire.link import LinkCounters
-from support.safety_world import DAMPING, GO2, MS, TICK, WALKING, healthy_inputs, healthy_state
+from support.safety_world import (
+    DAMPING,
+    GO2,
+    MS,
+    TICK,
+    WALKING,
+    command,
+    healthy_inputs,
+    healthy_state,
+)
 
 S = 1_000_000_000
 
@@ -586,3 +597,26 @@ def test_recovering_is_timed_from_its_beginning() -> None:
         reading = posture.measure(given, now_s * 1_000_000_000)["recovering_s"]
         assert reading == Reading(pytest.approx(expected))
     assert posture.measure(inputs, 10_000_000_000)["recovering_s"] == Reading(0.0)
+
+
+# the command envelope, and how fast it goes
+
+
+def test_a_command_is_judged_by_itself_before_the_first_state() -> None:
+    inputs = healthy_inputs(0, state=None, command=command(kp=1000))
+    readings = CommandEnvelope(GO2).measure(inputs, 0)
+    assert set(readings) == {"command_excess_rad", "command_gain"}
+    assert readings["command_gain"] == Reading(pytest.approx(1000 * 0.1 / 23.7), "FR_hip_joint")
+
+
+def test_without_a_state_or_a_drive_there_is_no_speed() -> None:
+    motion = Motion(GO2)
+    assert motion.measure(healthy_inputs(0, state=None), 0) == {}
+    assert motion.measure(healthy_inputs(0, report=None), 0) == {}
+    assert set(motion.measure(healthy_inputs(0), 0)) == {"turning_rate", "speed"}
+
+
+def test_a_robot_of_unknown_legs_is_still_not_allowed_to_spin() -> None:
+    legs = {name: leg.model_copy(update={"geometry": None}) for name, leg in GO2.legs.items()}
+    motion = Motion(GO2.model_copy(update={"legs": legs}))
+    assert set(motion.measure(healthy_inputs(0), 0)) == {"turning_rate"}
