@@ -21,7 +21,9 @@ from sim2real_deploy.wire.messages import F32, FAMILIES, I16, IMU, MOTION, PD, P
 # Plain little-endian CDR, version 1 or 2: the same bytes for fields of up to four bytes.
 _HEADERS = (b"\x00\x01", b"\x00\x07")
 _U8, _I16, _U16, _U32, _F32 = (np.dtype(code) for code in (U8, I16, U16, U32, F32))
-COLDEST_U8 = 200  # a temperature byte from here on is a negative int8: -56 to -1 degrees
+# A temperature byte is int8 in the ROS message, uint8 in the SDK's. No motor reaches 200 degrees,
+# some freeze: from 200 on a byte means -56 to -1.
+_DEGREES = np.array([*range(200), *range(-56, 0)], np.int16)
 _MOVING = {"quaternion", "gyroscope", "accelerometer", "q", "dq", "ddq", "torque"}  # of a state
 _empty = object.__new__
 
@@ -195,9 +197,7 @@ class StateDecoder(_Decoder):
             state.current,
         ) = self._scalars(sample)
         octets = np.frombuffer(sample, _U8)
-        # int8 in the ROS message, uint8 in the SDK's: no motor reaches 200 degrees, some freeze.
-        degrees = octets[self._temperature].astype(np.int16)
-        state.temperature = np.where(degrees >= COLDEST_U8, degrees - 256, degrees)
+        state.temperature = _DEGREES[octets[self._temperature]]
         state.motor_mode = octets[self._motor_mode]
         state.lost = np.frombuffer(sample, _U32)[self._lost]
         state.foot_force = np.frombuffer(sample, _I16)[self._feet]
