@@ -46,7 +46,9 @@ KEYS = {
     "speed_gain": "encoders.speed_gain",
 }
 CONFOUNDED = 0.97  # correlation
-FALLS_SHORT = 3.0  # times the readings' own noise
+FALLS_SHORT = 3.0  # times the readings' own noise,
+NAMED_SHORT = 2.5  # and where the balance of torques names a cause
+LEAST_SHARE = 0.1  # of the torque that must be unexplained for that
 LEAST_ERROR = 0.002  # rad
 
 
@@ -143,7 +145,8 @@ def residual_words(found: Found) -> dict[str, str]:
         noise = _noise(found, joint)
         error = float(found.fit.q_rms[joint])
         left = found.unexplained[joint]
-        if error < max(FALLS_SHORT * noise, LEAST_ERROR) and not (left.words and left.share > 0.1):
+        named = bool(left.words) and left.share > LEAST_SHARE and error > NAMED_SHORT * noise
+        if error < max(FALLS_SHORT * noise, LEAST_ERROR) and not named:
             continue
         text = (
             f"after 0.3 s the twin is {1e3 * error:.1f} mrad off (the readings' own noise is "
