@@ -133,6 +133,8 @@ def _of_trunk(found: Found) -> dict[str, dict[str, Finding]]:
         )
         for k, axis in enumerate("xyz")
     }
+    hint = "a trunk that stays level says little of its height: walk on slopes"
+    com["z"] = com["z"].model_copy(update={"verdict": "not excited", "hint": hint})
     return {"trunk.mass": {"trunk": mass}, "trunk.com": com}
 
 
@@ -197,8 +199,10 @@ def twin_file(found: Found, start: Imperfections, about: str) -> TwinFile:
     )
     trunk = start.trunk
     if found.trunk is not None:
-        com = tuple(round(float(x), 5) for x in found.trunk.com)
-        trunk = Trunk(mass=round(found.trunk.mass, 4), com=com, inertia=trunk.inertia)  # type: ignore[arg-type]
+        x, y = (round(float(value), 5) for value in found.trunk.com[:2])
+        trunk = Trunk(
+            mass=round(found.trunk.mass, 4), com=(x, y, trunk.com[2]), inertia=trunk.inertia
+        )
     bus = Bus(loss=start.command_bus.loss, duplication=start.command_bus.duplication)
     twin = start.model_copy(
         update={"motors": motors, "encoders": encoders, "trunk": trunk, "command_bus": bus}
