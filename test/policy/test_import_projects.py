@@ -357,6 +357,14 @@ def test_legged_gym_with_velocity_and_mujoco_joints(tmp_path: Path) -> None:
     assert any("MuJoCo" in line for line in imported.assumed)
 
 
+def test_joints_numbered_in_the_mujoco_model(tmp_path: Path) -> None:
+    mapping = [GYM.index(name) for name in ISAAC]
+    source = gym(tmp_path / "in", leg_joint2motor_idx=None, mapping_joints=mapping)
+    contract = bring_in(source, tmp_path / "out").contract
+    assert list(contract.joints) == ISAAC
+    assert contract.default_position == tuple(off_pose(ISAAC))
+
+
 def test_himloco_is_known_by_its_six_frames(tmp_path: Path) -> None:
     source = gym(tmp_path / "in", 6 * SIZE, num_obs=64, num_obs_current=SIZE)
     bundle = bring_in(source, tmp_path / "out")

@@ -4,7 +4,7 @@ Nothing is written before the bundle has passed what `load_bundle` will ask of i
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -198,22 +198,31 @@ def _from_motor_order(content: dict[str, Any], draft: Draft, spec: RobotSpec) ->
 
 
 def _names(joints: Sequence[str | int] | str, spec: RobotSpec, source: Path) -> list[str]:
+    """Names of joints that are named, numbered by motor, or numbered in a known order: gym.3."""
+    orders = {"sdk": spec.joint_names, **spec.joint_orders}
     if isinstance(joints, str):
-        orders = {"sdk": spec.joint_names, **spec.joint_orders}
-        if joints not in orders:
-            raise Refusal(
-                f"{source}: joints: {spec.name} has no order '{joints}', only "
-                f"{', '.join(orders)}; give the names: --set joints=[...]"
-            )
-        return list(orders[joints])
+        return list(_known_order(joints, orders, spec, source))
     names = []
     for joint in joints:
-        if isinstance(joint, int):
-            if not 0 <= joint < spec.joint_count:
-                raise Refusal(f"{source}: joints: {spec.name} has no motor {joint}")
-            joint = spec.joint_names[joint]
-        names.append(joint)
+        order, _, place = ("sdk", "", joint) if isinstance(joint, int) else joint.partition(".")
+        if place != "":
+            known = _known_order(order, orders, spec, source)
+            if not 0 <= int(place) < len(known):
+                raise Refusal(f"{source}: joints: {spec.name} has no motor {place}")
+            joint = known[int(place)]
+        names.append(str(joint))
     return names
+
+
+def _known_order(
+    name: str, orders: Mapping[str, tuple[str, ...]], spec: RobotSpec, source: Path
+) -> tuple[str, ...]:
+    if name not in orders:
+        raise Refusal(
+            f"{source}: joints: {spec.name} has no order '{name}', only {', '.join(orders)}; give "
+            "the names: --set joints=[...]"
+        )
+    return orders[name]
 
 
 def _sees_odometry(contract: Contract) -> bool:

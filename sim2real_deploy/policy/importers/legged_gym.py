@@ -114,16 +114,21 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     groups, others = _observations(gym, found, answers, file, assumed, orders)
     joints: Sequence[str | int] | str = gym.joints
     if not joints and gym.model_joints:
-        raise Refusal(
-            f"{file}: mapping_joints: numbers the joints of a MuJoCo model; import the file for "
-            "the real robot, or describe the policy: sim2real policy new"
-        )
+        joints = [f"gym.{place}" for place in gym.model_joints]
+        assumed.append("mapping_joints leads to the joints of Unitree's MuJoCo models")
     if not joints:
         joints = answers.order("joints", ("gym", "sdk", "isaac"), orders)
         if "joints" in orders:
             assumed.append("joints in the order of Unitree's MuJoCo models (--set joints=...)")
     rate = gym.rate_hz or answers.require(file, {"rate_hz": "how often the policy runs"})["rate_hz"]
-    default = spread(gym.default_angles, count, f"{file}: default_angles")
+    default, kp, kd = (
+        _in_policy_order(spread(values, count, f"{file}: {field}"), gym, file)
+        for field, values in (
+            ("default_angles", gym.default_angles),
+            ("kps", gym.kps),
+            ("kds", gym.kds),
+        )
+    )
     return Draft(
         source=file,
         network=found,
@@ -132,8 +137,8 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         claims={
             "rate_hz": rate,
             "default_position": default,
-            "kp": spread(gym.kps, count, f"{file}: kps"),
-            "kd": spread(gym.kds, count, f"{file}: kds"),
+            "kp": kp,
+            "kd": kd,
             "action": {
                 "scale": spread(gym.action_scale, count, f"{file}: action_scale"),
                 "offset": default,
@@ -150,6 +155,15 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         assumed=assumed,
         motor_order=("default_position", "offset"),
     )
+
+
+def _in_policy_order(values: list[float], gym: _Gym, file: Path) -> list[float]:
+    """With `mapping_joints`, lists stand in the order of the MuJoCo model."""
+    if gym.joints or not gym.model_joints:
+        return values
+    if sorted(gym.model_joints) != list(range(len(values))):
+        raise Refusal(f"{file}: mapping_joints: must name each of {len(values)} joints once")
+    return [values[place] for place in gym.model_joints]
 
 
 def _in_our_words(content: Mapping[str, Any]) -> dict[str, Any]:
