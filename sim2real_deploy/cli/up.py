@@ -31,7 +31,9 @@ def up(
     if values.get("domain") == FREE:
         values["domain"] = str(free_domain())
         environment["ROS_DOMAIN_ID"] = values["domain"]
-        typer.echo(f"domain {values['domain']} for the robot's bus and for ROS")
+    if "domain" in values:
+        ros = environment.get("ROS_DOMAIN_ID") or os.environ.get("ROS_DOMAIN_ID") or "0"
+        typer.echo(f"DDS domains: {values['domain']} for the robot's bus, {ros} for ROS")
     if "ROS_AUTOMATIC_DISCOVERY_RANGE" not in os.environ:
         environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 

@@ -211,7 +211,10 @@ class SafetySupervisor(Node):
     def _diagnose(self) -> None:
         array = DiagnosticArray()
         array.header.stamp = self.get_clock().now().to_msg()
-        array.status = [self._status_of(watch) for watch in self.loop.supervisor.watches.values()]
+        state = self._status()  # a latched stop outlives the watch that called for it
+        state.name = f"{self.get_name()}: state"
+        watches = self.loop.supervisor.watches.values()
+        array.status = [state, *(self._status_of(watch) for watch in watches)]
         self._diagnostics.publish(array)
 
     def _status_of(self, watch: Watch) -> DiagnosticStatus:

@@ -137,6 +137,11 @@ def test_estop_a_hundred_times_at_once_then_reset_then_again(stack: Stack) -> No
     assert stack.state is not None
     assert stack.state.level == DiagnosticStatus.ERROR
     assert control.poll() is None, "control obeyed and must be left alive"
+    stack.diagnostics.clear()  # a monitor that looks later sees the latch, too
+    state = "safety_supervisor: state"
+    stack.until(lambda: state in stack.diagnostics, 10.0)
+    assert stack.diagnostics[state].level == DiagnosticStatus.ERROR
+    assert stack.diagnostics[state].message == "estop: emergency stop was called"
 
     stack.until(lambda: stack.fact("control") == "damping")
     stack.reset_until(lambda answer: answer.success)
