@@ -188,7 +188,7 @@ def _tremor(torques: npt.NDArray[Any], rate_hz: float) -> float:
     return float(np.sqrt(spectrum[fast].sum()) / len(torques))
 
 
-def tick_cost(bundle: Bundle, seconds: float = 4.0) -> dict[str, float]:
+def tick_cost(bundle: Bundle, seconds: float = 10.0) -> dict[str, float]:
     """us of processor time that adaptation adds to a tick between two steps of the policy: the
     median of each tick of its cycle, while it makes up for a weak motor and a payload."""
     medians = {}

@@ -138,6 +138,7 @@ def test_real_motors_are_believed_only_where_they_can_be_judged(path):
     for row, target in enumerate(log["q_des"]):
         if row % CYCLE == 0:
             motors.learn(q[row], dq[row], torque[row])
+            motors.compare()
             motors.estimate()
             assert (np.abs(motors.strength / nominal - 1.0) < 0.25).all()
         command[0] = target

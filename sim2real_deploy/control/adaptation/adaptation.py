@@ -19,10 +19,10 @@ from sim2real_deploy.robots.state import Floats
 
 # Ticks of a cycle: odd, so that in time every tick between two steps of a policy is learnt from.
 # Each part of the work has its own tick of the cycle.
-CYCLE = 9
+CYCLE = 11
 LOOKS = 4  # ticks for the legs' loads, from the first tick on
-PUSH = (4, 8)
-LEARN, ESTIMATE, FOLLOW = 5, 6, 7
+PUSH = (4, 9)
+LEARN, COMPARE, ESTIMATE, FOLLOW = 5, 6, 7, 8
 GAIN_LOW, GAIN_HIGH = 0.8, 1.25  # bounds of the factor on gains
 GAIN_FROM, GAIN_UNTIL = 0.03, 0.02  # a factor this far from one is used, until it is this close
 GAIN_RATE = 0.25  # 1/s: the most that a factor changes
@@ -103,8 +103,9 @@ class Adaptation:
         if fresh:
             self._observe(phase, state)
         if phase == FOLLOW:
+            before = self.gain.tobytes()
             self._fade(allowed)
-            return self._gains
+            return self.gain.tobytes() != before
         pushes = self._torques and (self._payload_kg > 0.0 or any(self._pushed))
         if pushes and phase in PUSH:
             self._push(state.torque.tolist())
@@ -118,6 +119,8 @@ class Adaptation:
         elif phase == LEARN:
             self.motors.learn(state.q, state.dq, state.torque, self._usable)
             self._usable = None
+        elif phase == COMPARE:
+            self.motors.compare()
         elif phase == ESTIMATE:
             self.motors.estimate()
 

@@ -31,7 +31,8 @@ _TINY = 1e-9
 
 
 class StrengthEstimator:
-    """`remember` every command, `learn` at `rate_hz`, `estimate` as often as the result is used."""
+    """`remember` every command, `learn` at `rate_hz`, then `compare` and `estimate`: in parts, so
+    that no tick has to do it all."""
 
     def __init__(self, torque_limit: Floats, nominal: Vector, rate_hz: float) -> None:
         joints = len(torque_limit)
@@ -53,6 +54,9 @@ class StrengthEstimator:
         self._mean = np.zeros_like(self._now)
         self._squares = np.zeros_like(self._now)  # sums about the means, fading
         self._products = np.zeros((DELAYS, joints))  # likewise, of law and torque
+        self._ready = np.zeros(joints, np.bool_)
+        self._slope = np.zeros((DELAYS, joints))
+        self._compared: tuple[int, Vector, Vector] | None = None
 
     def restart(self) -> None:
         """The commands before this one were not seen."""
@@ -76,9 +80,10 @@ class StrengthEstimator:
         law += sent[:, 4]
         now[:-1], now[-1] = law, torque
         share: float | Vector = self._share
-        most = self._sane_everywhere
-        if usable is not None or not (now.max() < most and now.min() > -most):  # not so for NaN
-            good = (np.abs(now) < self._sane).all(axis=0)
+        extent = np.abs(now)
+        largest = np.maximum.reduce(extent, axis=None)
+        if usable is not None or not largest < self._sane_everywhere:  # not so for NaN
+            good = (extent < self._sane).all(axis=0)
             good &= True if usable is None else usable
             np.copyto(now, self._mean, where=~good)
             share = np.where(good, self._share, 0.0)
@@ -93,22 +98,30 @@ class StrengthEstimator:
         self._products += now[:-1] * now[-1]
         self._products *= rest
 
-    def estimate(self) -> None:
-        """Strength, its standard error and the delay, where there is enough to tell."""
+    def compare(self) -> None:
+        """How well each delay explains the torques, where there is enough to tell."""
         law, torque = self._squares[:-1], self._squares[-1] + _TINY
-        ready = (self._samples > self._full) & (law[0] > self._excited)
-        if not ready.any():
+        self._ready = (self._samples > self._full) & (law[0] > self._excited)
+        if not self._ready.any():
             return
-        slope = self._products / (law + _TINY)
-        explained = slope * self._products / torque  # share of the torque's spread
-        missing = ready.sum() - explained @ ready  # of all joints, by delay
+        self._slope = self._products / (law + _TINY)
+        explained = self._slope * self._products / torque  # share of the torque's spread
+        missing = self._ready.sum() - explained @ self._ready  # of all joints, by delay
         best = int(missing.argmin())
         self.delay_ticks = DELAYS - best
-        unexplained = np.maximum(1.0 - explained[best], 0.0) * torque
-        noise = np.sqrt(CORRELATED * self._share * unexplained / (law[best] + _TINY))
-        error = np.hypot(noise, self._delay_error(slope, missing, best))
-        found = ready & (error < CERTAIN) & (slope[best] > 0.0)
-        np.copyto(self.strength, slope[best], where=found)
+        unexplained = np.maximum(1.0 - explained[best], 0.0) * torque / (law[best] + _TINY)
+        self._compared = best, missing, unexplained
+
+    def estimate(self) -> None:
+        """Strength and its standard error, of the last `compare`."""
+        if self._compared is None:
+            return
+        best, missing, unexplained = self._compared
+        self._compared = None
+        noise = np.sqrt(CORRELATED * self._share * unexplained)
+        error = np.hypot(noise, self._delay_error(self._slope, missing, best))
+        found = self._ready & (error < CERTAIN) & (self._slope[best] > 0.0)
+        np.copyto(self.strength, self._slope[best], where=found)
         np.copyto(self.error, error, where=found)
 
     @staticmethod
