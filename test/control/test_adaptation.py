@@ -209,6 +209,11 @@ def test_a_sensor_that_lies_by_30_percent_reaches_the_bound_and_no_further():
     )
 
 
+def test_the_reference_is_the_robots_own_twin():
+    expected = load_imperfections(robot=SPEC.name).motors.strengths(SPEC)
+    assert open_adaptation(SPEC, "all").nominal == pytest.approx(expected)
+
+
 def test_a_robot_without_a_reference_is_refused():
     with pytest.raises(Refusal, match="adaptation:=none"):
         open_adaptation(load_robot("g1"), Adapts.ALL)
