@@ -119,6 +119,7 @@ def test_a_real_browser_draws_the_report(page: Path, tmp_path: Path) -> None:
             "(c) => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
         )
         assert tab.locator("canvas").nth(1).evaluate(colours) > 20  # a line was drawn, not a void
+        tab.locator("canvas").nth(1).scroll_into_view_if_needed()
         box = tab.locator("canvas").nth(1).bounding_box()
         assert box
         for step, action in ((0.3, tab.mouse.down), (0.5, tab.mouse.up)):

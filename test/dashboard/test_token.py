@@ -115,9 +115,8 @@ def test_buttons_keys_and_leaving(browser, served):
     tab.get_by_text("not now").first.wait_for()
 
     tab.keyboard.press("i")
-    tab.keyboard.press("i")
     limit = load_stage("tether").velocity.vx
-    wait_until(lambda: operator.heard[-1] == pytest.approx((0.2 * limit, 0.0, 0.0)))
+    wait_until(lambda: operator.heard[-1] == pytest.approx((0.5 * limit, 0.0, 0.0)))
     tab.close()
     wait_until(lambda: operator.heard[-1] == (0.0, 0.0, 0.0))
     wait_until(lambda: not page.watched)
