@@ -2,6 +2,7 @@
 
 import json
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from sim2real_deploy.cli import app
 from sim2real_deploy.cli import doctor as doctor_verb
 from sim2real_deploy.preflight import doctor
 from sim2real_deploy.preflight.doctor import Finding, Health, Patient, examine
-from sim2real_deploy.robots import load_robot
+from sim2real_deploy.robots import JointCommand, load_robot
 from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import LOW_CMD
+from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.messages import FAMILIES
 from support.safety_robot import WireRobot
 
@@ -73,9 +75,19 @@ def test_a_sick_robot_fails_with_a_remedy_each(robot: WireRobot) -> None:
     }
     intruder = Participant(robot.domain, "lo", "teleop")
     writer = intruder.writer(LOW_CMD, FAMILIES["go"].command)
+    command = CommandEncoder(load_robot("go2")).encode(JointCommand.damping(12, 1.0))
+    done = threading.Event()
+
+    def intrude() -> None:
+        while not done.wait(0.01):
+            writer.write(command)
+
+    thread = threading.Thread(target=intrude)
+    thread.start()
     found = findings(robot.domain)
+    done.set()
+    thread.join()
     intruder.close()
-    assert writer
     for name, words in (
         ("heat", "FL_calf_joint is the hottest motor, 75 C"),
         ("battery", "9 %"),
