@@ -27,7 +27,7 @@ LIE_S, STAND_S = 1.5, 0.5  # damped after the drop; watched when it stands
 DROP = 0.45  # m, of the trunk
 STANDING_HEIGHT, STANDING_TILT = 0.85, 0.2  # of the height it stands at; rad
 ROUNDING = 1e-4  # of numbers of single precision
-KNOCK = 350.0  # N between two parts of the robot
+KNOCK = 300.0  # N between two parts of the robot
 
 
 @dataclass(slots=True)
