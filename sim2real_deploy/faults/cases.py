@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -43,6 +44,7 @@ class Case:
     outcome: Outcome
     bound_ms: float  # from the start of the fault to damping on the wire, or to the alert
     events: tuple[str, ...] = ()
+    told_ms: float = inf  # from the start of the fault to the report of that event
 
 
 def fault(*faults: Fault) -> Callable[[Stack], int]:
@@ -334,8 +336,8 @@ def cases(stack: Stack) -> tuple[Case, ...]:
         Case("second writer on rt/lowcmd", intrude, "damping", 50, ("second_writer",)),
         Case("second robot on rt/lowstate",
              fault(Fault(target="second_state", word="wrong")), "damping", 50, ("second_state",)),
-        Case("policy runs away", run_away, "sits", 6000, ("overspeed",)),
-        Case("teleop hangs", hang_teleop, "stands", 3000, ("command_silent",)),
+        Case("policy runs away", run_away, "sits", 6000, ("overspeed",), told_ms=500),
+        Case("teleop hangs", hang_teleop, "stands", 600, ("command_silent",)),
         Case("remote off", fault_remote_off, "walks", 6000, ("remote_lost",)),
         Case("motion switcher silent", fault(Fault(target="switcher", word="off")), "walks", 8000,
              ("mode_unknown",)),

@@ -152,9 +152,10 @@ class Stack:
         return str(self.ask(view=True)["mode"])
 
     @property
-    def events(self) -> Sequence[str]:
-        """Events reported since the last recovery."""
-        return list(self.ask(view=True)["events"])
+    def events(self) -> Mapping[str, int]:
+        """Events reported since the last recovery, each with when it first was (monotonic ns)."""
+        events: dict[str, int] = self.ask(view=True)["events"]
+        return events
 
     # the twin
 

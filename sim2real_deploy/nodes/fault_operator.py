@@ -3,7 +3,7 @@
 One JSON object a line on standard input, one in answer on standard output:
     {"calls": ["estop", ...]}          all at once; {"start_ns": t, "answers": [[done, words], ...]}
     {"velocity": [vx, vy, wz]}         published from now on, null for silence; "source": "teleop"
-    {"view": true}                     {"mode": m, "safety": {...}, "events": every one seen}
+    {"view": true}                     {"mode": m, "safety": {...}, "events": {name: since_ns}}
     {"forget": true}                   the events seen so far
 """
 
@@ -36,7 +36,7 @@ class FaultOperator(Node):
         self._velocity: Sequence[float] | None = None
         self._by_teleop = False
         self._safety: dict[str, str] = {}
-        self._events: set[str] = set()
+        self._events: dict[str, int] = {}  # monotonic ns at which each was first seen
         robot = declare(self, (ROBOT,))["robot"]
         self._stack = StackClient(self, robot, REQUESTS, updated=self._note, depth=CROWD)
         self._teleop = StackClient(self, robot, ("estop",), velocity=topics.VELOCITY_TELEOP)
@@ -48,7 +48,8 @@ class FaultOperator(Node):
         if said.values:
             self._safety = {pair.key: pair.value for pair in said.values}
             self._safety["message"] = said.message
-            self._events |= set(filter(None, self._safety["events"].split(", ")))
+            for name in filter(None, self._safety["events"].split(", ")):
+                self._events.setdefault(name, time.monotonic_ns())
 
     def _steer(self) -> None:
         if self._velocity is not None:
@@ -68,8 +69,8 @@ class FaultOperator(Node):
             self._by_teleop = request.get("source") == "teleop"
             self._velocity = values and [math.nan if v is None else float(v) for v in values]
         if "forget" in request:
-            self._events = set()
-        return {"mode": self._stack.mode, "safety": self._safety, "events": sorted(self._events)}
+            self._events = {}
+        return {"mode": self._stack.mode, "safety": self._safety, "events": dict(self._events)}
 
     def _call(self, names: list[str]) -> dict[str, Any]:
         patience = time.monotonic() + PATIENCE_S

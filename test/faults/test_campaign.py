@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("mujoco")
 pytest.importorskip("onnx")
 from sim2real_deploy.checks import Check
-from sim2real_deploy.faults.campaign import CaseResult
+from sim2real_deploy.faults.campaign import CaseResult, first_at_rest
 from sim2real_deploy.faults.cases import Case
 from sim2real_deploy.faults.faulty_policy import write_faulty_policy
 from sim2real_deploy.policy.bundle import load_bundle
@@ -32,6 +32,17 @@ def test_the_worst_trial_is_judged_and_a_problem_is_a_check_of_its_own() -> None
     assert not late.ok
     assert (problem.name, problem.value, problem.ok) == ("x: it was not damped", 1, False)
     assert not CaseResult(case).checks()[0].ok, "a case without a trial has shown nothing"
+
+
+def test_standing_counts_from_the_first_moment_of_rest() -> None:
+    """0.5 m/s up to 0.4 s, then nothing: seen without the delay of an average over the past."""
+    times = [round(i * 0.02, 2) for i in range(60)]
+    walk = [(round(t * 1e9), 0.5 * min(t, 0.4), 0.0) for t in times]
+    found = first_at_rest(walk)
+    assert found is not None
+    assert 0.25 < found / 1e9 <= 0.4
+    assert first_at_rest([(ns, ns * 0.5e-9, 0.0) for ns, _, _ in walk]) is None
+    assert first_at_rest(walk[:10]) is None, "not seen for long enough"
 
 
 def test_a_policy_giving_nan_is_damped_and_told(tmp_path: Path) -> None:
