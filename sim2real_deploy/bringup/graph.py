@@ -131,7 +131,7 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
     control = {**world, **stage, **policy, **who, **cleared, "adaptation": values["adaptation"]}
     processes.append(Process("control", control, essential=True))
     if values["dashboard"] == "true":
-        processes.append(_dashboard(values["model"], values["stage"]))
+        processes.append(_dashboard(values["model"], values["stage"], real))
     return tuple(processes)
 
 
@@ -151,7 +151,8 @@ def replay(values: Mapping[str, str]) -> tuple[Process, ...]:
     played: dict[str, Value] = {"bag": values["bag"], "loop": values["loop"] == "true"}
     played.update(rate=_number(values, "rate"), start=_number(values, "start"))
     player = Process("replay", played, essential=True)
-    return (player, _dashboard(values["model"], "")) if values["dashboard"] == "true" else (player,)
+    page = (_dashboard(values["model"], "", False),) if values["dashboard"] == "true" else ()
+    return (player, *page)
 
 
 def twin_alone(values: Mapping[str, str]) -> tuple[Process, ...]:
@@ -185,10 +186,10 @@ def _wire(values: Mapping[str, str]) -> dict[str, Value]:
     return {"robot": values["model"], "interface": values["interface"], "domain": int(domain)}
 
 
-def _dashboard(model: str, stage: str) -> Process:
+def _dashboard(model: str, stage: str, real: bool) -> Process:
     if find_spec("viser") is None:
         raise Refusal(f"dashboard:=true needs viser: {to_install('dashboard')}")
-    return Process("dashboard", {"robot": model, "stage": stage}, respawn=True)
+    return Process("dashboard", {"robot": model, "stage": stage, "real": real}, respawn=True)
 
 
 def _number(values: Mapping[str, str], name: str) -> float:

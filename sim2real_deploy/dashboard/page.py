@@ -11,13 +11,13 @@ import viser
 import websockets.asyncio.server
 
 from sim2real_deploy.control.stages import PlanarLimit
+from sim2real_deploy.dashboard.access import LOCAL
 from sim2real_deploy.dashboard.controls import Controls
 from sim2real_deploy.dashboard.plots import Plots
 from sim2real_deploy.dashboard.robot_view import RobotView
 from sim2real_deploy.dashboard.snapshot import Operator, Snapshot
 from sim2real_deploy.robots import RobotSpec
 
-LOCAL = ("127.0.0.1", "localhost", "::1")
 _LOCAL_PAGE = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 SILENCE_S = 0.5  # without a state for this long, the display is stale
 GREEN, AMBER, RED = "#2b8a3e", "#e67700", "#c92a2a"

@@ -3,7 +3,6 @@
 It looks at the fast topics only as often as the page shows them, and never when nobody watches.
 """
 
-import secrets
 import threading
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from std_msgs.msg import Float32MultiArray, String
 
 from sim2real_deploy import topics
 from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.dashboard.access import page_token
 from sim2real_deploy.dashboard.snapshot import REQUESTS, Answered, Snapshot, Velocity
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import LATCHED, ROBOT, SENSOR, Parameter, ProcessEnd, declare, run
@@ -32,7 +32,8 @@ PARAMETERS = (
     Parameter("stage", "", "Whose velocities the sliders reach: a stage in config/stages.yaml."),
     Parameter("host", "127.0.0.1", "Address to serve on; any but this machine's needs a token."),
     Parameter("port", 8080, "Port to serve on; the next free one when it is taken.", (1, 65535)),
-    Parameter("token", "", "Who may command when served wider; made up and logged when empty."),
+    Parameter("token", "", "Asked of whoever commands; made up and logged if needed and empty."),
+    Parameter("real", False, "A real robot: the page asks for a token on this machine, too."),
     Parameter("rate", 20.0, "How often the robot is drawn, Hz.", (1.0, 60.0)),
 )
 WORDS_S = 0.5
@@ -62,11 +63,8 @@ class Dashboard(Node):
         subscribe(Float32MultiArray, topics.TEMPERATURES, self._on_temperatures, SENSOR)
         subscribe(BatteryState, topics.BATTERY, self._on_battery, 10)
         subscribe(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, 10)
-        host, token = values["host"], values["token"]
-        if host in page_module.LOCAL:
-            token = ""
-        elif not token:
-            token = secrets.token_urlsafe(9)
+        host = values["host"]
+        token = page_token(values["token"], host, values["real"])
         stage = load_stage(values["stage"])
         self._page = page_module.Page(
             robot, values["stage"], stage.velocity, self, host, values["port"], token
