@@ -1,14 +1,17 @@
-"""Logs that others recorded, as a bag of ours: npz, csv or a foreign rosbag, by a small YAML.
+"""Turn logs that others recorded (npz, csv, a foreign rosbag) into our bags, by a small YAML.
 
     robot: go2
     joint_order: sdk                    # or one of the robot's joint_orders, or a list of names
     time: {column: time}                # s; leave it out where rows are one period apart
     state: {q: q, dq: dq, torque: tau}  # or {column, from, to, scale, add}
     command: {q: q_des, kp: 25.0, kd: 0.5}  # a number holds throughout
+    velocity: {asked: cmd, measured: v}     # of a walk: commanded, and seen by motion capture
 
-A state that repeats the one before is left out, a burst of late ones is put back in its place.
+The attitude is `quaternion` (w x y z) or, in its place, `gravity` in the body's axes. States that
+repeat the one before are left out; a burst of late ones is put back in its place.
 """
 
+import io
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +27,7 @@ from sim2real_deploy.bags.wire_bag import WireBag
 from sim2real_deploy.configfile import Strict
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
+from sim2real_deploy.robots.geometry import attitude_of_gravity
 from sim2real_deploy.wire import remote
 from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
 
@@ -47,6 +51,8 @@ class Column(Strict):
 Source = str | float | Column
 JOINT_STATE, BODY_STATE = ("q", "dq", "torque"), ("quaternion", "gyroscope", "accelerometer")
 COMMAND = ("q", "dq", "torque", "kp", "kd")
+VELOCITY = ("asked", "measured")  # vx, vy, and wz or vz: m/s and rad/s in the body's axes
+WALK_ATTACHMENT = "walk.npz"  # in the bag: velocities by time, for logs that hold them
 
 
 class LogMap(Strict):
@@ -57,6 +63,7 @@ class LogMap(Strict):
     time: Source | None = None
     state: dict[str, Source] = Field(default_factory=dict)
     command: dict[str, Source] = Field(default_factory=dict)
+    velocity: dict[str, Source] = Field(default_factory=dict)
     state_topic: str = ""  # of a foreign rosbag whose messages are the vendor's own
     command_topic: str = ""
 
@@ -67,22 +74,33 @@ def import_log(log: Path, mapping: Path, output: Path) -> int:
     robot = load_robot(named.robot)
     if log.is_dir() or log.suffix == ".mcap":
         return _copy_bag(Bag(log), named, robot, output)
-    for name in ("q",):
-        if name not in named.state:
-            raise Refusal(f"{mapping}: state.{name}: is missing: nothing can be made without it")
+    if "q" not in named.state:
+        raise Refusal(f"{mapping}: state.q: is missing: nothing can be made without it")
+    known = {
+        "state": (*JOINT_STATE, *BODY_STATE, "gravity", "foot_force"),
+        "command": COMMAND,
+        "velocity": VELOCITY,
+    }
+    for section, names in known.items():
+        for key in getattr(named, section):
+            if key not in names:
+                raise Refusal(f"{mapping}: {section}.{key}: unknown; known are {', '.join(names)}")
     columns = _read(log)
     state = {key: _take(columns, source, log) for key, source in named.state.items()}
     command = {key: _take(columns, source, log) for key, source in named.command.items()}
-    for key in (*state, *command):
-        if key not in (*JOINT_STATE, *BODY_STATE, *COMMAND, "foot_force"):
-            raise Refusal(f"{mapping}: '{key}' is none of ours: {', '.join(COMMAND + BODY_STATE)}")
+    velocity = {key: _take(columns, source, log) for key, source in named.velocity.items()}
     rows = len(state["q"])
+    for key, values in velocity.items():
+        if values.shape != (rows, 3):
+            raise Refusal(f"{mapping}: velocity.{key}: has the shape {values.shape}, not {rows, 3}")
+    if "gravity" in state:
+        state.setdefault("quaternion", attitude_of_gravity(state.pop("gravity")))
     order = _order(named, robot, mapping)
     for part, keys in ((state, JOINT_STATE), (command, COMMAND)):
         for key in keys:
             part[key] = _by_joint(part.get(key), rows, robot, order, f"{mapping}: {key}")
     seconds = None if named.time is None else _take(columns, named.time, log)
-    return _write(robot, state, command, _ticks(seconds, rows, robot), output)
+    return _write(robot, state, command, velocity, _ticks(seconds, rows, robot), output)
 
 
 def _read(log: Path) -> Mapping[str, Array]:
@@ -177,12 +195,20 @@ def _write(
     robot: RobotSpec,
     state: Mapping[str, Array],
     command: Mapping[str, Array],
+    velocity: Mapping[str, Array],
     places: npt.NDArray[np.int64],
     output: Path,
 ) -> int:
-    bag = WireBag(output, robot, {"imported": "true"})
+    period = 1 / robot.wire.rate_hz
+    attachments = {}
+    if velocity:
+        content = io.BytesIO()
+        columns: dict[str, Any] = {**velocity, "log_ns": EPOCH_NS + places * period * 1e9}
+        np.savez_compressed(content, **columns)
+        attachments[WALK_ATTACHMENT] = content.getvalue()
+    bag = WireBag(output, robot, {"imported": "true"}, attachments)
     states, commands = StateEncoder(robot), CommandEncoder(robot)
-    blank, period = _blank(robot), 1 / robot.wire.rate_hz
+    blank = _blank(robot)
     seen = np.concatenate([state[key] for key in JOINT_STATE], axis=1)
     written = 0
     for row, place in enumerate(places.tolist()):

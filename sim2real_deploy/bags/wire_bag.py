@@ -16,9 +16,15 @@ _BATCH = 2000
 class WireBag:
     """Written in the order of time; nothing is overwritten."""
 
-    def __init__(self, directory: Path, robot: RobotSpec, information: Mapping[str, str]) -> None:
-        attachments = {"robot.json": robot.model_dump_json().encode()}
-        self._writer = BagWriter(directory, {"robot": robot.name, **information}, attachments)
+    def __init__(
+        self,
+        directory: Path,
+        robot: RobotSpec,
+        information: Mapping[str, str],
+        attachments: Mapping[str, bytes] | None = None,
+    ) -> None:
+        attached = {"robot.json": robot.model_dump_json().encode(), **(attachments or {})}
+        self._writer = BagWriter(directory, {"robot": robot.name, **information}, attached)
         family = FAMILIES[robot.wire.family]
         for name, layout in ((LOW_STATE, family.state), (LOW_CMD, family.command)):
             self._writer.add_topic(

@@ -1,7 +1,7 @@
 """`sim2real gap`: how far a robot is from its simulator, and why."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +24,7 @@ def gap(
     """Compare a recorded walk with the twin's: one number, the largest causes, what to do."""
     from sim2real_deploy.analysis.gap.gap import measure_gap
     from sim2real_deploy.analysis.gap.page import headline, write_gap_page
+    from sim2real_deploy.analysis.gap.together import put_together
     from sim2real_deploy.analysis.gap.walk import walk_of_bag
     from sim2real_deploy.analysis.policy_replay import bundle_of
     from sim2real_deploy.bags import Bag
@@ -49,8 +50,16 @@ def gap(
         typer.echo(f"{walk.name}: {headline(result)}")
         for cause in result.causes:
             typer.echo(f"  {cause.words} ({cause.explains:.0%} of the gap): {cause.remedy}")
+    together = put_together(found)
+    if together is not None and len(found) > 1:
+        typer.echo(together.words())
+        for difference in together.unlike:
+            typer.echo(f"  still unlike: {difference.words}")
     if html is not None:
-        write_gap_page(html, found, twin)
+        write_gap_page(html, found, twin, together)
         typer.echo(f"page: {html}")
     if json is not None:
-        write_json(json, "gap", [], {"twin": twin, "runs": [result.raw() for result in found]})
+        content: dict[str, Any] = {"twin": twin, "runs": [result.raw() for result in found]}
+        if together is not None:
+            content["together"] = together.raw()
+        write_json(json, "gap", [], content)

@@ -10,7 +10,7 @@ from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.faults import Fault
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.physics import MujocoPhysics, Physics
-from sim2real_deploy.twin.robot import Truth, TwinRobot, Vector
+from sim2real_deploy.twin.robot import BaseTruth, Truth, TwinRobot, Vector
 from sim2real_deploy.wire.in_process import Plant
 
 FIRST, SECOND = "mujoco", "drake"
@@ -35,6 +35,9 @@ class SimulatedRobot(Plant, Protocol):
 
     @property
     def truth(self) -> Truth: ...
+
+    @property
+    def base_truth(self) -> BaseTruth: ...
 
     def reset(self, seed: int) -> None:
         """Lying down at the origin, errors drawn anew, without faults or pushes."""

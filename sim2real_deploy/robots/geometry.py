@@ -71,3 +71,11 @@ def to_body_rows(quaternions: Rows, vectors: Rows) -> Rows:
 def gravity_in_body_rows(quaternions: Rows) -> Rows:
     down = np.broadcast_to(np.array((0.0, 0.0, -1.0)), (len(quaternions), 3))
     return to_body_rows(quaternions, down)
+
+
+def attitude_of_gravity(gravity: Rows) -> Rows:
+    """Quaternions (w, x, y, z) of heading zero, from directions of gravity in the body's axes."""
+    x, y, z = (gravity / np.maximum(np.linalg.norm(gravity, axis=1, keepdims=True), 1e-9)).T
+    roll, pitch = np.arctan2(-y, -z) / 2, np.arcsin(np.clip(x, -1.0, 1.0)) / 2
+    (cr, sr), (cp, sp) = (np.cos(roll), np.sin(roll)), (np.cos(pitch), np.sin(pitch))
+    return np.stack((cp * cr, cp * sr, sp * cr, -sp * sr), axis=1)

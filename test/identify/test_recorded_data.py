@@ -76,7 +76,7 @@ def test_another_order_of_joints_is_put_right(tmp_path: Path) -> None:
     [
         ("{state: {q: position}}", "has no column 'position'; it has: time, q, dq"),
         ("{state: {dq: dq}}", "state.q: is missing"),
-        ("{state: {q: q, mood: q}}", "'mood' is none of ours"),
+        ("{state: {q: q, mood: q}}", "state.mood: unknown"),
         ("{state: {q: time}, joint_order: mine}", "joint_order: is none of sdk, gym, isaac"),
         ("{stat: {q: q}}", "stat: unknown key"),
     ],

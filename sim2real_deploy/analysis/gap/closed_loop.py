@@ -41,9 +41,17 @@ class SimulatedWalk:
 
 
 def walk_in_twin(
-    bundle: Bundle, robot: SimulatedRobot, seed: int, commands: Array, stage: str = STAGE
+    bundle: Bundle,
+    robot: SimulatedRobot,
+    seed: int,
+    commands: Array,
+    stage: str = STAGE,
+    watched: bool = False,
 ) -> SimulatedWalk:
-    """Stand up and follow the commands, one row for each wire period, until a fall at most."""
+    """Stand up and follow the commands, one row for each wire period, until a fall at most.
+
+    `watched`: as under motion capture, the policy is given its true velocity, and it is recorded.
+    """
     robot.reset(seed)
     tap = _Tapped(robot)
     drive = Drive(bundle, robot, stage, plant=tap)
@@ -52,8 +60,13 @@ def walk_in_twin(
     tap.commands.clear()
     rate = bundle.spec.wire.rate_hz
     asked: list[tuple[int, tuple[float, ...]]] = []
+    seen: list[tuple[float, ...]] = []
     limited, fell_s = 0, None
+    policy = drive.controller.policy
     for row, command in enumerate(commands.tolist()):
+        if watched and policy is not None:
+            seen.append(tuple(robot.base_truth.body_velocity.tolist()))
+            policy.give_velocity(seen[-1])
         drive.walk_at(tuple(command))
         drive.tick()
         asked.append((robot.now_ns(), tuple(command)))
@@ -75,5 +88,7 @@ def walk_in_twin(
         tap.commands,
         (times, np.array([values for _, values in asked])),
         limited / len(asked),
+        (times, np.array(seen)) if watched else None,
+        watched,
     )
     return SimulatedWalk(walk, fell_s)

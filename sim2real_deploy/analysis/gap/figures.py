@@ -8,7 +8,8 @@ import numpy as np
 from sim2real_deploy.analysis.gap.walk import SETTLE_S, Array, Walk
 from sim2real_deploy.robots.odometry import legs_of
 
-GAIT_HZ = (0.7, 6.0)  # where the frequency of a gait is looked for
+GAIT_HZ = (1.0, 6.0)  # where the frequency of a gait is looked for: below it is drift
+FINER = 8  # times finer than the length of a walk alone would resolve frequencies
 STANCE_N = 25.0  # load that counts as standing on a foot
 LEAST_SPEED = 0.05  # m/s, for figures by the metre
 AXES = ("forward", "sideways", "turning")
@@ -34,6 +35,11 @@ class Speed:
     def apart(self) -> float:
         """m/s between the two, in the plane."""
         return float(np.hypot(self.robot[0] - self.twin[0], self.robot[1] - self.twin[1]))
+
+    def along(self, velocity: tuple[float, float, float]) -> float:
+        """m/s of a velocity in the direction of the command; 0 where it commands none."""
+        length = float(np.hypot(*self.command[:2]))
+        return float(np.dot(velocity[:2], self.command[:2])) / length if length else 0.0
 
 
 def compare_figures(robot: Walk, twin: Walk) -> list[Figure]:
@@ -65,9 +71,10 @@ def compare_speeds(robot: Walk, twin: Walk) -> list[Speed]:
 def gait_frequency(walk: Walk) -> float:
     """Hz: where the joints have most of their movement."""
     q = walk["q"][walk.settled]
-    window = np.hanning(len(q))[:, None]
-    power = (np.abs(np.fft.rfft((q - q.mean(axis=0)) * window, axis=0)) ** 2).sum(axis=1)
-    hz = np.fft.rfftfreq(len(q), 1 / walk.rate_hz)
+    window, points = np.hanning(len(q))[:, None], FINER * len(q)
+    spectrum = np.fft.rfft((q - q.mean(axis=0)) * window, points, axis=0)
+    power = (np.abs(spectrum) ** 2).sum(axis=1)
+    hz = np.fft.rfftfreq(points, 1 / walk.rate_hz)
     looked = (hz >= GAIT_HZ[0]) & (hz <= GAIT_HZ[1])
     return float(hz[looked][np.argmax(power[looked])]) if looked.any() else 0.0
 
@@ -80,7 +87,7 @@ def _velocity(walk: Walk, rows: slice) -> tuple[float, float, float]:
 def _figures(walk: Walk) -> dict[tuple[str, str], float]:
     rows = walk.settled
     found = {("gait frequency", "Hz"): gait_frequency(walk)}
-    found["foot lift", "m"] = _foot_lift(walk)
+    found["foot lift", "m"], found["feet apart, least", "m"] = _feet(walk)
     tilt = np.degrees(np.arccos(np.clip(-walk["gravity"][rows, 2], -1.0, 1.0)))
     found["tilt, mean", "deg"] = float(tilt.mean())
     for axis, name in enumerate(("roll", "pitch", "yaw")):
@@ -103,15 +110,17 @@ def _figures(walk: Walk) -> dict[tuple[str, str], float]:
     return found
 
 
-def _foot_lift(walk: Walk) -> float:
-    """How far feet move up and down under the trunk."""
+def _feet(walk: Walk) -> tuple[float, float]:
+    """How far feet move up and down under the trunk, and how near two of them come (centres)."""
     legs = legs_of(walk.robot)
     q = walk["q"][walk.settled][::5].tolist()
     if not legs:
-        return 0.0
-    heights = np.array([[leg.pose(row).foot[2] for leg in legs] for row in q])
-    high, low = np.percentile(heights, (95, 5), axis=0)
-    return float((high - low).mean())
+        return 0.0, 0.0
+    feet = np.array([[leg.pose(row).foot for leg in legs] for row in q])
+    high, low = np.percentile(feet[:, :, 2], (95, 5), axis=0)
+    first, second = np.triu_indices(len(legs), 1)
+    apart = np.linalg.norm(feet[:, first] - feet[:, second], axis=2)
+    return float((high - low).mean()), float(apart.min())
 
 
 def _rms(values: Array) -> float:

@@ -9,7 +9,7 @@ from sim2real_deploy.analysis.gap.causes import Cause, Findings, causes_of, find
 from sim2real_deploy.analysis.gap.closed_loop import walk_in_twin
 from sim2real_deploy.analysis.gap.distances import auc, distances
 from sim2real_deploy.analysis.gap.figures import Figure, Speed, compare_figures, compare_speeds
-from sim2real_deploy.analysis.gap.walk import LEAST_S, SETTLE_S, Walk
+from sim2real_deploy.analysis.gap.walk import LEAST_S, LEAST_WATCHED_S, SETTLE_S, Walk
 from sim2real_deploy.analysis.gap.world_fit import World, motion_of_walk
 from sim2real_deploy.analysis.twin_replay import Errors, replay_errors
 from sim2real_deploy.errors import Refusal
@@ -124,12 +124,13 @@ def measure_gap(
 
     def walked(world: World, seed: int) -> tuple[Walk, float | None]:
         simulated = walk_in_twin(
-            bundle, world.twin(spec, imperfections, floor), seed, commands, stage
+            bundle, world.twin(spec, imperfections, floor), seed, commands, stage, robot.watched
         )
         return simulated.walk, simulated.fell_s
 
     (twin, fell_s), (second, _) = (walked(World(), seed) for seed in SEEDS)
-    if len(twin) < (SETTLE_S + LEAST_S) * spec.wire.rate_hz:
+    least_s = SETTLE_S + (LEAST_WATCHED_S if robot.watched else LEAST_S)
+    if len(twin) < least_s * spec.wire.rate_hz:
         raise Refusal(
             f"the twin fell {fell_s or 0:.1f} s into the walk that the robot walked: too early to "
             "compare; try another --twin"

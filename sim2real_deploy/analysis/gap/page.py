@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from sim2real_deploy.analysis.gap.gap import HORIZONS_S, Gap
+from sim2real_deploy.analysis.gap.together import Together
 from sim2real_deploy.analysis.plots import Bar, Line, bars, lines
 from sim2real_deploy.analysis.report import write_page
 from sim2real_deploy.analysis.sections import Cell, Section, table
@@ -15,9 +16,13 @@ SHOWN_CAUSES = 3
 SHOWN_CHANNELS = 15
 
 
-def write_gap_page(path: Path, gaps: Sequence[Gap], twin: str) -> None:
+def write_gap_page(
+    path: Path, gaps: Sequence[Gap], twin: str, together: Together | None = None
+) -> None:
     newest = gaps[-1]
-    sections = [_glance(newest), *([_trend(gaps)] if len(gaps) > 1 else [])]
+    sections = [_glance(newest)]
+    if len(gaps) > 1:
+        sections += [*([_together(together)] if together is not None else []), _trend(gaps)]
     sections += [_closed_loop(newest), _open_loop(newest), _channels(newest), _plots(newest)]
     content = {
         "duration": len(newest.robot) / newest.robot.rate_hz,
@@ -52,6 +57,22 @@ def _glance(gap: Gap) -> Section:
         ]  # fmt: skip
     rows = rows or [["no cause stands out", "", ""]]
     return Section("At a glance", text, [table(("cause", "explains", "what to do"), rows)])
+
+
+def _together(together: Together) -> Section:
+    rows: list[list[Cell]] = [
+        [" ".join(f"{v:+.2f}" for v in c.command), c.walks, f"{c.robot:.3f}", f"{c.twin:.3f}",
+         f"{c.error:+.3f}", f"{c.gait:+.2f}"]
+        for c in together.commands
+    ]  # fmt: skip
+    head = ("command", "walks", "robot, m/s", "twin, m/s", "error", "gait, Hz apart")
+    tables = [table(head, rows)]
+    if together.unlike:
+        unlike: list[list[Cell]] = [
+            [u.name, f"{u.robot:.3g}", f"{u.twin:.3g}", u.unit] for u in together.unlike
+        ]
+        tables.append(table(("still unlike", "robot", "twin", ""), unlike))
+    return Section("All walks together", together.words() + ".", tables)
 
 
 def _trend(gaps: Sequence[Gap]) -> Section:

@@ -3,6 +3,7 @@
 Both sides pass through the same code, so whatever an estimate gets wrong it gets wrong on both.
 """
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.analysis.view import TOPICS, View
+from sim2real_deploy.bags.import_log import WALK_ATTACHMENT
 from sim2real_deploy.bags.recorded import Recorded, wire_columns
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
@@ -25,6 +27,7 @@ Samples = Sequence[tuple[int, bytes]]  # commands on the wire, with their times 
 SETTLE_S = 1.5  # of walking before it is compared: the stand before it was not the policy's
 LEAST_COMMAND = 0.05  # m/s or rad/s: less is standing
 LEAST_S = 4.0  # of walking that remain
+LEAST_WATCHED_S = 2.0  # the same where motion capture saw the velocity: it needs no averaging
 STATE_COLUMNS = ("q", "dq", "torque", "quaternion", "gyroscope", "accelerometer", "temperature")
 COMMAND_COLUMNS = {"target": "q", "kp": "kp", "kd": "kd", "feed_forward": "torque"}
 
@@ -38,6 +41,7 @@ class Walk:
     columns: Mapping[str, Array]
     samples: Sequence[tuple[bytes, ...]]  # commands on the wire between a row and the next
     limited: float  # share of the rows in which a limit changed what the policy asked for
+    watched: bool = False  # velocity is the true one: from motion capture, or from the simulator
 
     def __getitem__(self, name: str) -> Array:
         return self.columns[name]
@@ -71,6 +75,8 @@ class Walk:
 def walk_of_bag(recorded: Recorded, least_s: float = SETTLE_S + LEAST_S) -> Walk:
     """The longest stretch of walking in a bag; refused when it is shorter than `least_s`."""
     bag = recorded.bag
+    if WALK_ATTACHMENT in bag.attachments:
+        return _walk_of_log(recorded)
     for name in (LOW_CMD, TICKS):
         bag.require(name)
     view = View(recorded, recorded.load(TOPICS))
@@ -106,6 +112,34 @@ def walk_of_bag(recorded: Recorded, least_s: float = SETTLE_S + LEAST_S) -> Walk
     )
 
 
+def _walk_of_log(recorded: Recorded) -> Walk:
+    """A log of somebody else that holds velocities: a walk from its first row to its last."""
+    bag = recorded.bag
+    with np.load(io.BytesIO(bag.attachments[WALK_ATTACHMENT])) as content:
+        log = {name: np.asarray(content[name], np.float64) for name in content.files}
+    if "asked" not in log:
+        raise Refusal(f"{bag.path}: was imported without velocity.asked: what was it told to do?")
+    view = View(recorded, recorded.load(TOPICS))
+    topic = bag.require(LOW_CMD)
+    walk = make_walk(
+        bag.path.resolve().name,
+        recorded.robot,
+        {name: view.states[name] for name in (*STATE_COLUMNS, "tick")},
+        view.states.log_ns,
+        [(message.log_ns, message.data) for message in bag.messages([topic])],
+        (log["log_ns"], log["asked"]),
+        limited=0.0,
+        measured=(log["log_ns"], log["measured"]) if "measured" in log else None,
+        watched="measured" in log,
+    )
+    least_s = SETTLE_S + (LEAST_WATCHED_S if walk.watched else LEAST_S)
+    if len(walk) < least_s * walk.rate_hz:
+        raise Refusal(
+            f"{bag.path}: is {len(walk) / walk.rate_hz:.1f} s long; this needs {least_s:g} s"
+        )
+    return walk
+
+
 def make_walk(
     name: str,
     robot: RobotSpec,
@@ -115,8 +149,12 @@ def make_walk(
     asked: tuple[Array, Array],
     limited: float,
     measured: tuple[Array, Array] | None = None,
+    watched: bool = False,
 ) -> Walk:
-    """On an even grid by the robot's own tick: a state that was lost is interpolated."""
+    """On an even grid by the robot's own tick: a state that was lost is interpolated.
+
+    `measured` velocities count where they are the truth, or where legs without torque say nothing.
+    """
     tick, unique = np.unique(states["tick"].astype(np.int64), return_index=True)
     period_ms = 1000 / robot.wire.rate_hz
     grid = np.arange(tick[0], tick[-1] + 0.5, period_ms)
@@ -137,9 +175,9 @@ def make_walk(
     columns["gravity"] = gravity_in_body_rows(columns["quaternion"])
     columns["command"] = _interpolated(when, *asked)
     columns["velocity"], columns["load"] = _odometry(robot, columns)
-    if measured is not None and not np.abs(columns["torque"]).max() > 0.0:
+    if measured is not None and (watched or not np.abs(columns["torque"]).max() > 0.0):
         columns["velocity"] = _interpolated(when, *measured)
-    return Walk(name, robot, columns, [tuple(part) for part in between], limited)
+    return Walk(name, robot, columns, [tuple(part) for part in between], limited, watched)
 
 
 def _odometry(robot: RobotSpec, columns: Mapping[str, Array]) -> tuple[Array, Array]:
