@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 HEARTBEAT_PERIOD_NS = 10_000_000
-HEARTBEAT_TIMEOUT_NS = 80_000_000  # control damps on the wire within 100 ms of the last one
+HEARTBEAT_TIMEOUT_NS = 80_000_000  # control must damp on the wire within 100 ms of the last one
 OUTSTANDING = 32  # challenges that may still be answered
-LONGEST_LOOK_NS = 5_000_000  # a supervisor that was held up itself does not blame control for it
+LONGEST_LOOK_NS = 5_000_000  # the supervisor's own stalls do not count against control
 MASK = (1 << 64) - 1
 REASON_BYTES = 160
 MODE_BYTES = 16
 STAGE_BYTES = 16
 PARTICIPANT_BYTES = 40
-WALKING = "walking"  # the mode, in control's own words, in which the policy moves the robot
-RECOVERING = "recovering"  # and the one in which it gets up after a fall
+WALKING = "walking"  # control's name for the mode in which the policy moves the robot
+RECOVERING = "recovering"  # and for the one in which it gets up after a fall
 
 _HEARTBEAT = struct.Struct(f"<4sQQQQQBf??{REASON_BYTES}s{PARTICIPANT_BYTES}s")
 _ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}s{PARTICIPANT_BYTES}sIQ??Q??fff{STAGE_BYTES}s")
@@ -49,10 +49,10 @@ class Verdict:
 
     stop: Stop
     torque_fraction: float  # of the joints' torque limits, 0..1
-    may_start: bool  # may go from damping to standing
-    healthy: bool  # the supervisor is there
-    reason: str  # for a person; "" when there is nothing to say
-    may_adapt: bool = False  # corrections of adaptation may act
+    may_start: bool  # control may go from damping to standing
+    healthy: bool  # heartbeats of the supervisor arrive
+    reason: str  # shown to people; "" when there is nothing to report
+    may_adapt: bool = False  # adaptation may correct commands
 
 
 CLEAR = Verdict(Stop.NONE, 1.0, True, True, "", may_adapt=True)
@@ -61,7 +61,7 @@ UNHEARD = Verdict(Stop.NONE, 1.0, False, False, "no heartbeat from the superviso
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The supervisor's orders. `session` and `resets` tell a reset from a supervisor's restart."""
+    """The supervisor's orders. `session` and `resets` distinguish a reset from a restart."""
 
     session: int
     sequence: int
@@ -121,19 +121,19 @@ class Heartbeat:
 class Report:
     """What control says of itself with every answer."""
 
-    mode: str  # in words
-    participant: str  # of control on the wire
+    mode: str  # its name
+    participant: str  # control's DDS participant
     pid: int
     tick: int  # control cycles since its start
-    damping: bool  # what it sends now is damping
-    leaving: bool  # it is ending in good order, after damping
+    damping: bool  # it sends damping commands now
+    leaving: bool  # it is shutting down in order, after damping
     deadline_misses: int  # since its start
-    failed: bool  # it has stopped the robot by itself, until a reset
-    policy_not_finite: bool  # and this is why: the policy gave NaN or infinity, or an error
-    out_of_distribution: float  # spread of the observation, in training standard deviations
-    command_age_s: float  # of the newest velocity command; infinite when there was none
-    adaptation_strain: float = 0.0  # corrections that are wanted, by what their bounds allow
-    stage: str = ""  # whose limits it keeps
+    failed: bool  # it has stopped the robot on its own; cleared by a reset
+    policy_not_finite: bool  # the reason: the policy returned NaN or infinity, or raised
+    out_of_distribution: float  # distance of the observation from training, in standard deviations
+    command_age_s: float  # age of the newest velocity command; infinite if there was none
+    adaptation_strain: float = 0.0  # corrections wanted, relative to their bounds
+    stage: str = ""  # the stage whose limits control applies
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Answer:
 
 
 def response_to(challenge: int) -> int:
-    """What only somebody who read the challenge can say."""
+    """The response that only a reader of the challenge can give."""
     return ~challenge & MASK
 
 
@@ -185,20 +185,20 @@ class ControlSide:
         self._timeout_ns = timeout_ns
         self._last: Heartbeat | None = None
         self._answered = True
-        self._driving = False  # by control's last report
+        self._driving = False  # according to control's last report
         self._latched = Stop.NONE
         self._reason = ""
-        self._orders = UNHEARD  # for as long as the last heartbeat counts
-        self.rejected = 0  # datagrams that were no valid heartbeat
+        self._orders = UNHEARD  # valid until the last heartbeat times out
+        self.rejected = 0  # datagrams that were not valid heartbeats
 
     def hear(self, datagram: bytes, now_ns: int) -> None:
-        """Take one datagram in; what is malformed, old or from the future is only counted."""
+        """Process one datagram; malformed, old or future ones are only counted."""
         heartbeat = Heartbeat.unpack(datagram)
         if heartbeat is None or self._is_old(heartbeat) or not self._is_fresh(heartbeat, now_ns):
             self.rejected += 1
             return
         last = self._last
-        self.verdict(now_ns)  # a gap that ends just now still counts
+        self.verdict(now_ns)  # latches a timeout that this heartbeat would otherwise hide
         if last and last.session == heartbeat.session and heartbeat.resets > last.resets:
             self._latched, self._reason = Stop.NONE, ""
         self._latch(heartbeat.stop, heartbeat.reason)
@@ -213,7 +213,7 @@ class ControlSide:
             return UNHEARD
         if now_ns - last.sent_ns > self._timeout_ns:
             reason = f"supervisor silent for over {self._timeout_ns // 1_000_000} ms"
-            if self._driving:  # else nothing moved: a reset is not needed, but nothing may move
+            if self._driving:  # otherwise nothing moved, and no reset is needed
                 self._latch(Stop.ESTOP, reason)
                 self._orders = self._ordered_by(last)
             reason = self._reason if self._latched is Stop.ESTOP else reason
@@ -233,7 +233,7 @@ class ControlSide:
         return self._last.participant if self._last else ""
 
     def answer(self, report: Report) -> bytes | None:
-        """The datagram that answers the newest heartbeat, once; a farewell may come any time."""
+        """The answer to the newest heartbeat, once; a farewell may be sent at any time."""
         self._driving = not report.damping
         if self._last is None or (self._answered and not report.leaving):
             return None
@@ -249,8 +249,8 @@ class ControlSide:
         )
 
     def _is_fresh(self, heartbeat: Heartbeat, now_ns: int) -> bool:
-        """Neither left over in the socket from before, nor from the future."""
-        ahead_ns = HEARTBEAT_PERIOD_NS  # the tick may have read its clock before it was sent
+        """Sent neither long ago (left in the socket) nor in the future."""
+        ahead_ns = HEARTBEAT_PERIOD_NS  # the tick may have read its clock first
         return now_ns - self._timeout_ns <= heartbeat.sent_ns <= now_ns + ahead_ns
 
     def _latch(self, stop: Stop, reason: str) -> None:
@@ -259,25 +259,25 @@ class ControlSide:
 
 
 class SupervisorSide:
-    """The supervisor's end: fresh challenges out, and for how long control has owed an answer.
+    """The supervisor's end: sends fresh challenges and tracks how long an answer is overdue.
 
-    Only time in which the supervisor was looking counts: on a computer that stops for a moment,
-    who wakes up first must not take the other for dead.
+    Only time in which the supervisor itself was running counts. After a stall of the whole
+    computer, whichever process wakes first must not declare the other dead.
     """
 
     def __init__(self, session: int, participant: str) -> None:
         self._session = session
         self._participant = participant
         self._sequence = 0
-        self._outstanding: OrderedDict[int, int] = OrderedDict()  # sequence, challenge
-        self._answered: tuple[int, int] | None = None  # the newest: its sequence, response
+        self._outstanding: OrderedDict[int, int] = OrderedDict()  # sequence -> challenge
+        self._answered: tuple[int, int] | None = None  # sequence and response of the newest answer
         self._looked_ns: int | None = None
         self._silence_ns = 0
-        self.report: Report | None = None  # of the last good answer
-        self.rejected = 0  # datagrams that answered no challenge of ours
+        self.report: Report | None = None  # from the last valid answer
+        self.rejected = 0  # datagrams that answered none of our challenges
 
     def heartbeat(self, verdict: Verdict, resets: int, challenge: int, now_ns: int) -> bytes:
-        """The next datagram. `challenge` must be fresh and random: the caller has the entropy."""
+        """The next datagram. `challenge` must be fresh and random; the caller provides it."""
         self._sequence += 1
         self._outstanding[self._sequence] = challenge & MASK
         if len(self._outstanding) > OUTSTANDING:
@@ -316,21 +316,21 @@ class SupervisorSide:
         self.report = answer.report
 
     def silence_s(self, now_ns: int) -> float:
-        """How long an answer has been due. Ask once a cycle, after `hear`."""
+        """How long an answer has been overdue. Call once per cycle, after `hear`."""
         if self._looked_ns is not None and self._outstanding:
             self._silence_ns += min(now_ns - self._looked_ns, LONGEST_LOOK_NS)
         self._looked_ns = now_ns
         return self._silence_ns / 1e9
 
     def forget(self) -> None:
-        """Control is gone or left: the next one starts with a clean page."""
+        """Control died or left: start afresh with the next one."""
         self._answered = self.report = None
         self._silence_ns = 0
         self._outstanding.clear()
 
 
 def _text(text: str, size: int) -> bytes:
-    """UTF-8 cut to size without splitting a character; struct pads with zeros."""
+    """UTF-8 truncated to size without splitting a character; struct pads with zeros."""
     return text.encode()[:size].decode(errors="ignore").encode()
 
 

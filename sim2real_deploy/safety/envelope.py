@@ -1,4 +1,4 @@
-"""Control's commands as the wire shows them, held against limits that control does not compute.
+"""Control's commands as seen on the wire, checked against limits that control does not compute.
 
 The limiter shares a process with the policy, ONNX Runtime and ROS. Should it fail, a command leaves
 its envelope: a target outside the joint's range, gains no controller has, more torque than the
@@ -26,7 +26,7 @@ class CommandEnvelope:
         self._per_kp = FULL_TORQUE_RAD / robot.torque_limit
         self._state: RobotState | None = None
         self._judged: JointCommand | None = None
-        self._asked: Readings = {}  # of the command alone: the same until it changes
+        self._asked: Readings = {}  # what depends on the command alone
 
     def measure(self, inputs: Inputs, _now_ns: int) -> Readings:
         self._state = inputs.state or self._state
@@ -51,7 +51,7 @@ class CommandEnvelope:
         }
 
     def _judge_at(self, command: JointCommand, state: RobotState) -> Readings:
-        """What the motor boards make of it at the state that is seen here."""
+        """The torque that the motor boards would apply at the current state."""
         error = command.q - state.q
         torque = command.kp * error + command.kd * (command.dq - state.dq) + command.torque
         return {

@@ -1,7 +1,7 @@
 """The events table: one row per fault. Adding a fault is adding a row (and what it watches).
 
-A row names a measurement, the threshold and the time it may be exceeded, the reaction, and words
-for a person. Robots and stages may set threshold, time and reaction in config/safety.yaml, within
+A row names a measurement, its threshold, how long it may be exceeded, the reaction, and the
+text shown to people. Robots and stages may set threshold, time and reaction in config/safety.yaml, within
 the bounds that the row itself carries: a file cannot switch safety off.
 """
 
@@ -16,10 +16,10 @@ from sim2real_deploy.safety.chain import Stop
 class Reaction(IntEnum):
     """What an event does, from mild to severe; the most severe one in force wins."""
 
-    NOTE = 0  # said, nothing else
+    NOTE = 0  # reported, nothing else
     WARN = 1
     DERATE = 2  # less torque
-    REFUSE_START = 3  # what stands may go on, what lies stays down
+    REFUSE_START = 3  # a standing robot may go on, a lying one stays down
     STOP = 4  # sit down, then damp; latched
     ESTOP = 5  # damp at once; latched
 
@@ -31,20 +31,20 @@ class Reaction(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Event:
     key: str
-    watches: str  # the measurement, by its name in monitors
+    watches: str  # the monitor's reading
     threshold: float
     unit: str
     time_s: float  # how long the threshold may be exceeded
     reaction: Reaction
-    text: str  # what happened; {value} and {where} are filled in
-    remedy: str  # what a person does about it
-    bounds: tuple[float, float]  # in which a file may set the threshold
+    text: str  # what happened, with {value} and {where}
+    remedy: str  # what to do about it
+    bounds: tuple[float, float]  # range in which a file may set the threshold
     weakest: Reaction  # the mildest reaction a file may set
     longest_s: float = 0.0  # the longest time a file may set
-    below: bool = False  # exceeded below the threshold, not above
+    below: bool = False  # exceeded when below the threshold
 
     def exceeded(self, value: float) -> bool:
-        """NaN exceeds everything: what cannot be judged is not fine."""
+        """NaN always exceeds: what cannot be judged is not fine."""
         return not (value >= self.threshold if self.below else value <= self.threshold)
 
     def describe(self, value: float, where: str) -> str:
@@ -52,7 +52,7 @@ class Event:
 
 
 def events_for(robot: RobotSpec) -> tuple[Event, ...]:
-    """The table with a robot's own limits in it."""
+    """The table with this robot's limits."""
     return (
         *_people(),
         *_state(),
@@ -145,10 +145,10 @@ def _posture() -> tuple[Event, ...]:
 
 
 def _motion() -> tuple[Event, ...]:
-    """Stages set their own thresholds: half as fast again as they allow."""
+    """Stages set their own thresholds: 1.5 times the speed they allow."""
     return (
         Event("overspeed", "speed", 2.3, "m/s", 0.1, STOP,
-              "the robot goes {value}, more than its stage allows", "look at the policy",
+              "the robot moves at {value}, more than its stage allows", "look at the policy",
               (0.3, 3.0), STOP, 0.3),
         Event("overturn", "turning_rate", 2.5, "rad/s", 0.15, STOP,
               "the robot turns at {value}, more than its stage allows", "look at the policy",

@@ -1,4 +1,4 @@
-"""What is kept of a stop: the events, what was measured, who control was, the last seconds."""
+"""The record of a stop: events, measurements, control's last report, the last seconds of state."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -8,7 +8,7 @@ from sim2real_deploy.robots.state import RobotState
 from sim2real_deploy.safety.chain import Report
 from sim2real_deploy.safety.supervisor import Change, Supervisor
 
-EVERY = 2  # of the states looked at is kept: 125 Hz show how it came about, the bag has them all
+EVERY = 2  # keep every second state (125 Hz); the bag has all of them
 SERIES = ("quaternion", "gyroscope", "accelerometer", "q", "dq", "torque", "temperature")
 
 

@@ -1,4 +1,4 @@
-"""What the monitors are shown in each cycle, and what they make of it."""
+"""Inputs and outputs of the safety monitors in one cycle."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from sim2real_deploy.robots.state import JointCommand, RobotState
 from sim2real_deploy.safety.chain import Report
 from sim2real_deploy.wire.link import LinkCounters
 
-CURRENT_S = 0.1  # a command on the wire counts for this long
+CURRENT_S = 0.1  # a command on the wire counts as current for this long
 
 
 class Reading(NamedTuple):
-    """One measurement; `where` names the joint or the program it was taken at."""
+    """One measurement; `where` names the joint or program it concerns."""
 
     value: float
     where: str = ""
@@ -24,9 +24,9 @@ Readings = dict[str, Reading | None]  # None: there is nothing to measure yet
 
 @dataclass(slots=True)
 class Inputs:
-    """Everything the supervisor sees of the world in one cycle.
+    """Everything the supervisor observes in one cycle.
 
-    Commands are attributed to their writer: `command` is control's own, whatever others send.
+    Commands are attributed to their writer: `command` is control's own.
     """
 
     state: RobotState | None = None  # the newest one, None when none came since the last cycle
@@ -34,15 +34,15 @@ class Inputs:
     report: Report | None = None  # control's last answer; None when there is no control
     control_silence_s: float = 0.0
     command: JointCommand | None = None  # the newest on the wire; None before the first
-    command_damping: bool = False  # it is damping and nothing else
+    command_damping: bool = False  # it only damps
     command_age_s: float = inf
     command_not_finite: int = 0  # commands on the wire with NaN or infinity, since the start
-    rivals: tuple[str, ...] = ()  # programs that write rt/lowcmd now, beside control and us
-    lingering: tuple[str, ...] = ()  # those, and who wrote it within the last second
-    sport_mode: bool = False  # the vendor's own mode came on while control drives
-    vendor_mode: bool = False  # it is on, and who writes rt/lowcmd is the vendor
+    rivals: tuple[str, ...] = ()  # programs other than control and us that write rt/lowcmd now
+    lingering: tuple[str, ...] = ()  # the same, within the last second
+    sport_mode: bool = False  # the vendor's sport mode came on while control drives
+    vendor_mode: bool = False  # sport mode is on: the writer on rt/lowcmd is the vendor's
     mode_silence_s: float | None = None  # since the motion switcher last answered; None: not asked
-    recorder_silence_s: float | None = None  # None: nothing has to be recorded
+    recorder_silence_s: float | None = None  # None: no recording is required
     disk_free_gb: float | None = None
     unfit: str = ""  # why this computer is not fit for a real robot
     wall_ns: int = 0
@@ -51,7 +51,7 @@ class Inputs:
 
     @property
     def driving(self) -> bool:
-        """Control is there and moves the robot, by its own word or by what the wire shows."""
+        """Control moves the robot, according to its report or to the wire."""
         if self.report is None:
             return False
         return not self.report.damping or (
@@ -60,19 +60,19 @@ class Inputs:
 
 
 class Monitor(Protocol):
-    """Measures one part of the world; `MEASURES` names every reading it can give."""
+    """Measures one part of the system; `MEASURES` names every reading it can give."""
 
     MEASURES: ClassVar[frozenset[str]]
 
     def measure(self, inputs: Inputs, now_ns: int) -> Mapping[str, Reading | None]:
-        """The readings of this cycle; one that is left out or None says nothing."""
+        """The readings of this cycle; a missing or None reading is not judged."""
 
 
 class Rate:
     """How much a counter grew within the last second."""
 
     WINDOW_NS = 1_000_000_000
-    STEP_NS = 50_000_000  # resolution: the ends of the window are this coarse
+    STEP_NS = 50_000_000  # resolution of the window's ends
 
     def __init__(self) -> None:
         self._marks: list[tuple[int, int]] = []

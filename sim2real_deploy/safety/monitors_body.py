@@ -1,4 +1,4 @@
-"""Joints within their limits, a battery that lasts, and the remote in a person's hand."""
+"""Monitors of the joints, the battery and the remote control."""
 
 from typing import ClassVar
 
@@ -14,8 +14,8 @@ ESTOP_CHORD = frozenset({"L2", "B"})  # the vendor's own damping chord
 
 
 class Joints:
-    """Range and motor modes count only while the robot is driven: one that lies folded rests
-    against stops that no data sheet has, and is to stand up from there."""
+    """Range and motor modes count only while the robot is driven: lying folded, a robot rests
+    against stops beyond its published range and must be able to stand up from there."""
 
     MEASURES: ClassVar = frozenset(
         {"joint_excess_rad", "joint_speed", "joint_torque", "motor_lost_per_s", "motors_off"}
@@ -28,7 +28,7 @@ class Joints:
         self._per_torque = 1.0 / robot.torque_limit
         self._rate = Rate()
         self._lost: np.ndarray[tuple[int], np.dtype[np.uint32]] | None = None
-        self._lost_bytes = b""  # the same: they are cheaper to compare
+        self._lost_bytes = b""  # the same as bytes, which are cheaper to compare
         self._lost_sum = 0
         self._losing = ""
         self._readings: Readings = {}
@@ -52,7 +52,7 @@ class Joints:
         return Reading(float(values[index]), self._names[index])
 
     def _off(self, state: RobotState) -> Reading:
-        """Motors in another mode than the rest: what a mode is called matters less than that."""
+        """Motors whose mode differs from the majority; the mode's value itself does not matter."""
         modes = state.motor_mode.tolist()
         if len(set(modes)) <= 1:
             return Reading(0.0)
@@ -75,7 +75,7 @@ class Battery:
 
     def __init__(self) -> None:
         self._readings: Readings = {}
-        self._cells = b""  # what the imbalance was last computed of: they seldom change
+        self._cells = b""  # cells at the last computation; they seldom change
         self._imbalance_v = 0.0
 
     def measure(self, inputs: Inputs, _now_ns: int) -> Readings:
@@ -95,15 +95,15 @@ class Battery:
 
 
 class RemoteControl:
-    """The estop chord, the dead-man button, and whether the remote is there at all.
+    """The estop chord, the dead-man button, and whether the remote is on.
 
-    One that was never switched on has been silent since the first state.
+    A remote that was never switched on counts as silent since the first state.
     """
 
     MEASURES: ClassVar = frozenset({"remote_estop", "dead_man_s", "remote_silence_s"})
 
     def __init__(self, dead_man: str) -> None:
-        self._dead_man = dead_man  # the button; "" where none is asked for
+        self._dead_man = dead_man  # the button; "" if none is required
         self._bytes = b""
         self._remote = remote.Remote(on=False)
         self._alive_ns: int | None = None

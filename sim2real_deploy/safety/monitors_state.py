@@ -1,4 +1,4 @@
-"""Is the state there, is it alive, and can the robot stand as it says it does?"""
+"""Monitors of the state stream (present, fresh, intact) and of the robot's posture."""
 
 import math
 from typing import ClassVar
@@ -9,19 +9,19 @@ from sim2real_deploy.robots.state import RobotState
 from sim2real_deploy.safety.chain import RECOVERING
 from sim2real_deploy.safety.inputs import Inputs, Rate, Reading, Readings
 
-LIES_NS = 2_000_000_000  # damped for so long, a robot has come to rest: it falls no more
+LIES_NS = 2_000_000_000  # after damping for this long a robot has come to rest
 GYROSCOPE_RANGE = 34.9  # rad/s: +-2000 deg/s, the full scale of the usual sensor
 ACCELEROMETER_RANGE = 157.0  # m/s^2: +-16 g
 GRAVITY_FILTER_S = 0.3
-SUPPORTED = 4.9  # m/s^2: with less, the accelerometer says nothing about which way is down
-LONGEST_LOOK_S = 0.01  # a cycle that comes later was held up itself: what it missed is queued
+SUPPORTED = 4.9  # m/s^2: below this the accelerometer does not show which way is down
+LONGEST_LOOK_S = 0.01  # a later cycle was itself delayed; the states it missed are queued
 
 
 class StateStream:
-    """Alive, changing, on time, whole, from one robot: separate facts about rt/lowstate.
+    """Whether rt/lowstate is alive, changing, on time, intact and from one robot.
 
-    Silence counts only while somebody listens: on a computer that stops for a moment, the robot
-    is not the one that fell silent.
+    Silence counts only while this process runs: when the computer stalls for a moment, it is not
+    the robot that fell silent.
     """
 
     MEASURES: ClassVar = frozenset(
@@ -71,7 +71,7 @@ class StateStream:
         elif self._looked_ns is not None:
             self._silence_s += min((now_ns - self._looked_ns) / 1e9, LONGEST_LOOK_S)
             if repeated > self._repeated and self._last_ns is not None:
-                self._last_ns = now_ns  # it speaks, and says what it said before
+                self._last_ns = now_ns  # it still sends, but repeats itself
         self._looked_ns, self._repeated = now_ns, repeated
 
     def _see(self, state: RobotState) -> None:
@@ -83,8 +83,7 @@ class StateStream:
         self._last_ns = state.received_ns
 
     def _share(self, received: int, now_ns: int) -> float | None:
-        """Of the last second's states, those that came. Before the first message nobody was there
-        to send any."""
+        """The share of the last second's expected states that arrived; None before the first."""
         if not received:
             return None
         got = self._received(received, now_ns)
@@ -93,10 +92,10 @@ class StateStream:
 
 
 class Posture:
-    """Orientation and acceleration: believable, and upright.
+    """Whether orientation and acceleration are plausible, and whether the robot is upright.
 
-    Where the robot `may_recover`, a fall is none once it has lain damped for a while, nor while it
-    gets up again: it may be reset as it lies. How long it tries is measured instead.
+    If the robot `may_recover`, a fall no longer counts once it has lain damped for a while, nor
+    while it gets up: it can be reset as it lies. How long it tries is measured instead.
     """
 
     MEASURES: ClassVar = frozenset(
@@ -108,8 +107,8 @@ class Posture:
 
     def __init__(self, may_recover: bool = False) -> None:
         self._may_recover = may_recover
-        self._recovering_ns: int | None = None  # since when
-        self._driven_ns: int | None = None  # when it last was
+        self._recovering_ns: int | None = None  # when recovery began
+        self._driven_ns: int | None = None  # when it was last driven
         self._average = (0.0, 0.0, 9.81)  # acceleration in the world frame
         self._last_ns: int | None = None
         self._readings: Readings = {}

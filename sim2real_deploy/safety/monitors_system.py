@@ -1,4 +1,4 @@
-"""The other programs: control and its policy, rivals on the wire, the recorder, the machine."""
+"""Monitors of control and its policy, other writers on the wire, the recorder, the machine."""
 
 import math
 from typing import ClassVar
@@ -8,7 +8,7 @@ from sim2real_deploy.safety.inputs import Inputs, Rate, Reading, Readings
 
 
 class Control:
-    """What control says of itself; nothing while there is no control. `stage` is ours."""
+    """Control's own report; empty while there is no control. `stage` is the supervisor's."""
 
     MEASURES: ClassVar = frozenset(
         {
@@ -47,7 +47,7 @@ class Control:
         if report.mode == WALKING:
             readings["out_of_distribution"] = Reading(report.out_of_distribution)
             readings["adaptation_strain"] = Reading(report.adaptation_strain)
-            if not math.isinf(report.command_age_s):  # a robot nobody ever steered just stands
+            if not math.isinf(report.command_age_s):  # infinite: nobody has steered yet
                 readings["command_age_s"] = Reading(report.command_age_s)
         return readings
 

@@ -1,6 +1,6 @@
-"""How fast the robot really goes, by the supervisor's own odometry and not by control's word.
+"""How fast the robot really moves, by the supervisor's own odometry, not by control's report.
 
-A stage bounds the velocity that is commanded; what a policy makes of it is measured here.
+A stage bounds the commanded velocity; this measures what the policy makes of it.
 """
 
 import math
@@ -11,13 +11,13 @@ from sim2real_deploy.robots.spec import RobotSpec
 from sim2real_deploy.robots.state import RobotState
 from sim2real_deploy.safety.inputs import Inputs, Reading, Readings
 
-FILTER_S = 0.12  # a gait sways the trunk within each step; what counts is where it goes
-CARRIED_N = 40.0  # on all feet together; with less the robot hangs and the legs tell nothing
+FILTER_S = 0.12  # averages out the sway of the trunk within a step
+CARRIED_N = 40.0  # load on all feet; below it the robot hangs and leg odometry is meaningless
 HANGING_S = 0.1
 
 
 class Motion:
-    """Horizontal speed and turning rate; nothing while the robot hangs or is not driven."""
+    """Horizontal speed and turning rate; no reading while the robot hangs or is not driven."""
 
     MEASURES: ClassVar = frozenset({"speed", "turning_rate"})
 
@@ -56,7 +56,7 @@ class Motion:
         if sum(max(load, 0.0) for load in self._legs.loads) < CARRIED_N:
             self._unloaded_s += elapsed_s
             return
-        if self._unloaded_s > HANGING_S:  # what was integrated in the air is drift
+        if self._unloaded_s > HANGING_S:  # what was integrated in the air is only drift
             self._legs = LegOdometry(self._robot)
             self._vx = self._vy = 0.0
         self._unloaded_s = 0.0

@@ -1,4 +1,4 @@
-"""Whether control does what it is told: an estop on the wire at once, a stop step by step."""
+"""Whether control obeys: damping on the wire right after an estop, step by step after a stop."""
 
 from typing import ClassVar
 
@@ -15,15 +15,15 @@ GOES_ON = frozenset({"walking", "standing", "standing_up", "recovering", "exciti
 
 
 class Obedience:
-    """`order` is the stop in force since `since_ns`; NONE also once the wire was taken over."""
+    """`order` is the stop in force since `since_ns`; NONE after a takeover."""
 
     MEASURES: ClassVar = frozenset({"disobedience", "stop_disobedience"})
 
     def __init__(self) -> None:
         self._order = Stop.NONE
         self._since_ns = 0
-        self._obeyed = False  # the estop in force was seen on the wire
-        self._drove = False  # control has moved the robot since, or just before, the order
+        self._obeyed = False  # damping was seen on the wire after the estop
+        self._drove = False  # control moved the robot since, or just before, the order
 
     def measure(
         self, inputs: Inputs, order: Stop, since_ns: int, speed: Reading | None, now_ns: int
@@ -41,7 +41,7 @@ class Obedience:
     def _ignored_estop(self, inputs: Inputs, now_ns: int) -> bool:
         """The wire does not show damping in time.
 
-        Once it has been seen a pause is no disobedience: `control_idle_gone` watches for those.
+        Once damping was seen, a pause is not disobedience: `control_idle_gone` watches for those.
         """
         report = inputs.report
         if self._order is not Stop.ESTOP or report is None or not self._drove:
@@ -53,7 +53,7 @@ class Obedience:
         return not self._obeyed
 
     def _ignored_stop(self, inputs: Inputs, speed: Reading | None, now_ns: int) -> str:
-        """In what a stop is not obeyed; "" while it is."""
+        """How control fails to obey a stop; "" while it obeys."""
         report, late_ns = inputs.report, now_ns - self._since_ns
         if self._order is not Stop.STOP or report is None or not inputs.driving:
             return ""

@@ -1,4 +1,4 @@
-"""config/safety.yaml: thresholds per robot and stage, held to the bounds of the events table."""
+"""config/safety.yaml: thresholds per robot and stage, within the bounds of the events table."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from sim2real_deploy.safety.events import Event, Reaction, events_for
 
 
 class Setting(Strict):
-    """What a file may say of one event; what it leaves out stays as the table has it."""
+    """What a file may change about one event; omitted fields keep the table's values."""
 
     threshold: float | None = None
     time_s: float | None = None
@@ -38,7 +38,7 @@ class SafetyFile(Strict):
 
 
 def load_events(robot: RobotSpec, stage: str, path: Path | None = None) -> tuple[Event, ...]:
-    """The table with a file's settings laid over it: the robot's first, then the stage's."""
+    """The events table with the file's settings applied: first the robot's, then the stage's."""
     path = path or paths.config_file("safety.yaml")
     content = configfile.load(path, SafetyFile)
     if stage not in content.stages:

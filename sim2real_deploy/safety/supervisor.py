@@ -1,7 +1,7 @@
-"""The supervisor's mind: one `update` per cycle, from what is seen to what is allowed.
+"""The supervisor's decisions: one `update` per cycle, from observations to a verdict.
 
-Stops are latched and the most severe wins. A reset is asked for like any other input and judged
-after the events of the same cycle, so a stop always beats a reset that is under way.
+Stops are latched and the most severe wins. A reset is an input like any other and is judged after
+the events of the same cycle, so a stop always beats a reset.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ ASKED = frozenset({"estop_pressed", "stop_pressed"})
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An event that came or went."""
+    """An event that was raised or cleared."""
 
     now_ns: int
     event: Event
@@ -42,14 +42,14 @@ class CycleResult:
     verdict: Verdict
     changes: tuple[Change, ...]
     stopped: bool  # a stop was latched, or became more severe, in this cycle
-    take_over: bool  # control is to be ended now, and the wire is ours from here on
-    reset_refused: str  # why a reset that was asked for was not done; "" when it was
+    take_over: bool  # kill control now; from here on the supervisor commands the robot
+    reset_refused: str  # why the reset was refused; "" if it was done or not requested
 
 
 class Supervisor:
-    """`dead_man` is the remote's button that must be held while walking; "" for none. `stage` is
-    the one whose events these are; "" where nobody compares it with control's. `may_recover`: it
-    may get up by itself after a fall."""
+    """`dead_man`: the remote's button that must be held while walking; "" for none. `stage`: the
+    stage these events belong to; "" to skip the comparison with control's. `may_recover`: the
+    robot may get up by itself after a fall."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Supervisor:
         self.taken_over = False
         self._latched_ns = 0
         self._last_ns: int | None = None
-        self._may_adapt = True  # until adaptation is seen at its bound; a reset allows it again
+        self._may_adapt = True  # cleared when adaptation hits its bound, set again by a reset
         self._active: list[Watch] = []
         self._seen_state = False
         self._derate = self.watches["motor_hot"].event.threshold
@@ -88,7 +88,7 @@ class Supervisor:
         self._refuse_unfed_events()
 
     def _refuse_unfed_events(self) -> None:
-        """A row that nothing feeds would never be raised, and nobody would know."""
+        """An event that no monitor measures would silently never be raised."""
         measured = ASKED.union(Obedience.MEASURES, *(m.MEASURES for m in self._monitors))
         for key, watch in self.watches.items():
             if watch.event.watches not in measured:
@@ -149,7 +149,7 @@ class Supervisor:
         return True
 
     def _reset(self, inputs: Inputs) -> str:
-        """Clear the latch; or leave it and say why."""
+        """Clear the latch, or keep it and return why."""
         for watch in self._active:
             if watch.event.reaction >= Reaction.STOP:
                 return f"{watch.describe()}; {watch.event.remedy}"
@@ -176,7 +176,7 @@ class Supervisor:
         return Verdict(self.latched, fraction, not obstacle, True, reason, self._may_adapt)
 
     def _obstacle(self) -> str:
-        """What stands against a start; "" when nothing does."""
+        """Why the robot may not start; "" if it may."""
         if self.latched:
             return self.latched_reason
         if not self._seen_state:
@@ -188,7 +188,7 @@ class Supervisor:
 
 
 def is_damping(command: JointCommand) -> bool:
-    """Nothing but resistance to motion: no position, no speed, no torque is asked for."""
+    """Whether it only resists motion: no position, speed or torque is commanded."""
     return (
         not command.kp.any()
         and not command.torque.any()

@@ -1,8 +1,8 @@
 """Motor heat: how long until a limit, and how much torque a hot motor may still give.
 
 A winding under a steady load warms towards an equilibrium, dT/dt = a + b*T with b < 0. The robot
-reports whole degrees, so what is exact are the moments when a reading first rises. Fitted to them
-is the integral of that equation, which does not amplify their jitter as a derivative would.
+reports whole degrees, so only the moments at which a reading rises are exact. The fit uses the
+integral of that equation, which does not amplify their jitter as a derivative would.
 """
 
 import math
@@ -16,21 +16,21 @@ from sim2real_deploy.robots.spec import RobotSpec
 from sim2real_deploy.safety.inputs import Inputs, Reading, Readings
 
 STEPS_REMEMBERED = 16
-STEPS_NEEDED = 4  # rises in the reading before anything is predicted
-COOLED_BY = 3  # degrees below the peak: the load has changed, begin again
-LEAST_FRACTION = 0.5  # of the torque, where derating ends and sitting down begins
-STRAIGHT = -1e-6  # 1/s: a time constant of days is none
+STEPS_NEEDED = 4  # rises needed before anything is predicted
+COOLED_BY = 3  # degrees below the peak: the load has changed, so start again
+LEAST_FRACTION = 0.5  # of full torque, left at the temperature at which the robot sits down
+STRAIGHT = -1e-6  # 1/s: a slope above this (time constant of days) counts as a straight line
 PERIOD_NS = 100_000_000
 
 
 def torque_fraction(temperature: float, derate: float, sit: float) -> float:
-    """Full torque up to the derating tier, then falling in a line to the least at the next."""
+    """Full torque up to `derate`, then falling linearly to LEAST_FRACTION at `sit`."""
     warmth = (temperature - derate) / (sit - derate)
     return 1.0 - (1.0 - LEAST_FRACTION) * min(1.0, max(0.0, warmth))
 
 
 class HeatPredictor:
-    """One motor's time left."""
+    """Predicts when one motor will reach a temperature limit."""
 
     def __init__(self) -> None:
         self._rises: deque[tuple[float, float]] = deque(maxlen=STEPS_REMEMBERED)
@@ -42,18 +42,18 @@ class HeatPredictor:
             self._rises.append((now_s, temperature))
 
     def time_left_s(self, limit: float, now_s: float) -> float:
-        """Seconds until `limit` under the load of late; infinite when it will not get there."""
+        """Seconds until `limit` under the recent load; infinite if it will not be reached."""
         if len(self._rises) <= STEPS_NEEDED:
             return math.inf
-        times, temperatures = np.array(self._rises).T[:, 1:]  # when it was first seen is no rise
+        times, temperatures = np.array(self._rises).T[:, 1:]  # the first reading is not a rise
         since_s = now_s - float(times[-1])
         if since_s > 2.0 * (times[-1] - times[-2]) + PERIOD_NS / 1e9:
-            return math.inf  # it has come to rest
+            return math.inf  # the temperature has settled
         warmth = temperatures - temperatures[0]
         heat = np.concatenate(([0.0], np.cumsum((warmth[1:] + warmth[:-1]) / 2 * np.diff(times))))
         elapsed = times - times[0]
         start, slope = np.linalg.lstsq(np.stack([elapsed, heat], axis=1), warmth, rcond=None)[0]
-        if slope > STRAIGHT:  # no sign of an equilibrium in sight
+        if slope > STRAIGHT:  # no equilibrium in sight
             start, slope = warmth[-1] / elapsed[-1], 0.0
         left_s = _time_to(limit - temperatures[0], float(warmth[-1]), float(start), float(slope))
         return max(0.0, left_s - since_s)
@@ -72,13 +72,13 @@ def _time_to(limit: float, temperature: float, start: float, slope: float) -> fl
 
 
 class Heat:
-    """All motors: the hottest one, and the one that will be too hot first."""
+    """The hottest motor, and the one that will be too hot first."""
 
     MEASURES: ClassVar = frozenset({"motor_temperature", "motor_time_left_s"})
 
     def __init__(self, robot: RobotSpec, limit: float) -> None:
         self._names = robot.joint_names
-        self._limit = math.floor(limit) + 1.0  # in whole degrees, the first reading above it
+        self._limit = math.floor(limit) + 1.0  # the first whole-degree reading above it
         self._motors = [HeatPredictor() for _ in self._names]
         self._looked_ns: int | None = None
         self._readings: Readings = {}

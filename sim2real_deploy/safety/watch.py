@@ -1,4 +1,4 @@
-"""One row of the events table at work: exceeded for long enough, and over again.
+"""Debounces one row of the events table: raised when exceeded for long enough, then cleared.
 
 Time over the threshold fills a bucket, time under it drains the bucket. So a fault that comes and
 goes is caught as well as one that stays, and a single odd sample is not.
@@ -7,8 +7,8 @@ goes is caught as well as one that stays, and a single odd sample is not.
 from sim2real_deploy.safety.events import Event
 from sim2real_deploy.safety.inputs import Reading
 
-HOLD_S = 0.5  # an event stays in force at least this long after its cause
-LONGEST_STEP_S = 0.02  # a late cycle knows of one sample only, not of the time it slept
+HOLD_S = 0.5  # an event stays active at least this long after its cause has gone
+LONGEST_STEP_S = 0.02  # a late cycle has seen one sample, not the time in between
 
 
 class Watch:
@@ -17,11 +17,11 @@ class Watch:
     def __init__(self, event: Event) -> None:
         self.event = event
         self.active = False
-        self.reading: Reading | None = None  # the newest; that of the cause while active
+        self.reading: Reading | None = None  # the newest; while active, the one that raised it
         self._bucket_s = 0.0
 
     def update(self, reading: Reading | None, elapsed_s: float) -> bool:
-        """Take a reading in; True when the event came or went with it."""
+        """Process a reading; True when it raised or cleared the event."""
         exceeded = reading is not None and self.event.exceeded(reading.value)
         if exceeded or not self.active:
             self.reading = reading
