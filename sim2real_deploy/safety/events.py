@@ -1,8 +1,8 @@
 """The events table: one row per fault. Adding a fault is adding a row (and what it watches).
 
-A row names a measurement, its threshold, how long it may be exceeded, the reaction, and the
-text shown to people. Robots and stages may set threshold, time and reaction in config/safety.yaml, within
-the bounds that the row itself carries: a file cannot switch safety off.
+A row names a measurement, its threshold, how long it may be exceeded, the reaction, and the text
+shown to people. Robots and stages may set threshold, time and reaction in config/safety.yaml,
+within the bounds that the row itself carries: a file cannot switch safety off.
 """
 
 from dataclasses import dataclass

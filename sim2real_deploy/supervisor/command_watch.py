@@ -1,8 +1,7 @@
-"""What is on rt/lowcmd, and who sent it: control's commands apart from everybody else's.
+"""Commands on rt/lowcmd by writer: control's own, kept apart from everybody else's.
 
-Endpoints prove nothing. The vendor's sport mode goes on announcing its writer after it let go of
-the motors, and a second controller need not announce itself before its first sample. So programs
-are judged by what they send.
+Announced endpoints prove nothing: the vendor's sport mode keeps its writer open after it released
+the motors. So programs are judged by the samples they send.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,25 +12,25 @@ from sim2real_deploy.wire.channels import Sample
 from sim2real_deploy.wire.decoders import CommandDecoder, Flaw
 from sim2real_deploy.wire.link import Writer
 
-WRITES_NS = 100_000_000  # a rival's sample counts as a fight for the motors for this long
-LINGERS_NS = 1_000_000_000  # and keeps a robot from standing up for this long
+WRITES_NS = 100_000_000  # another program's sample counts as a conflict for this long
+LINGERS_NS = 1_000_000_000  # and prevents standing up for this long
 
 
 class CommandWatch:
-    """`command` and what stands beside it are control's own; before control is known, nobody's."""
+    """The public fields describe control's own commands; empty until control is known."""
 
     def __init__(self, robot: RobotSpec, who: Callable[[int], Writer], own: str) -> None:
-        self.command: JointCommand | None = None  # the newest one without a flaw
+        self.command: JointCommand | None = None  # the newest valid one
         self.command_ns = 0
         self.damping = False
-        self.not_finite = 0  # of commands by anybody
+        self.not_finite = 0  # commands with NaN or infinity, by any writer
         self._decoder = CommandDecoder(robot)
         self._who, self._own, self._control = who, own, ""
         self._content = b""
-        self._heard: dict[int, int] = {}  # by writer: when it last sent something
+        self._heard: dict[int, int] = {}  # writer -> time of its last sample
 
     def see(self, samples: Iterable[Sample[bytes]], control: str, now_ns: int) -> None:
-        """Take in what was sent since the last look; `control` is its participant, or ""."""
+        """Process new samples; `control` is its participant, or "" if unknown."""
         if control != self._control:
             self._control, self._content = control, b""
             self.command, self.command_ns, self.damping = None, 0, False
@@ -47,11 +46,11 @@ class CommandWatch:
                 self.damping = is_damping(self.command)
 
     def rivals(self, now_ns: int) -> tuple[str, ...]:
-        """Programs beside control and us that write now."""
+        """Other programs that write now."""
         return self._others(now_ns - WRITES_NS)
 
     def lingering(self, now_ns: int) -> tuple[str, ...]:
-        """Those, and who wrote a moment ago."""
+        """Other programs that wrote within the last second."""
         return self._others(now_ns - LINGERS_NS)
 
     def _others(self, since_ns: int) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from sim2real_deploy.wire.dds_link import LOW_CMD, DdsLink
 from sim2real_deploy.wire.messages import FAMILIES
 
 LOOK_S = 0.004
-REMEMBERED_S = 3.0  # of state, for the incident file
+REMEMBERED_S = 3.0  # seconds of state kept for the incident file
 
 
 class SupervisorLoop:
@@ -56,8 +56,8 @@ class SupervisorLoop:
         self.changes: deque[Change] = deque(maxlen=1000)  # drained by the node
         self.history: deque[Change] = deque(maxlen=200)
         self.states: deque[RobotState] = deque(maxlen=round(REMEMBERED_S / LOOK_S))
-        self.stops: deque[int] = deque(maxlen=10)  # when: an incident file is due for each
-        self.missing_rights: tuple[str, ...] = ()  # of the kernel's, in words; known once it runs
+        self.stops: deque[int] = deque(maxlen=10)  # times of stops, each owed an incident file
+        self.missing_rights: tuple[str, ...] = ()  # real-time rights not granted, in words; known once it runs
         # Written by the node's slow threads, read here.
         self.sport_mode = self.vendor_mode = False
         self.mode_silence_s: float | None = None
@@ -78,7 +78,7 @@ class SupervisorLoop:
         self._pressed: set[str] = set()
         self._reset_asked = False
         self._reset_answer = ""
-        self._asks = self._answered = 0  # how many, of presses and resets
+        self._asks = self._answered = 0  # counts of presses and resets
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
         self.failure: BaseException | None = None
@@ -88,7 +88,7 @@ class SupervisorLoop:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread; control is told, and damps."""
+        """End the thread; tells control, which damps."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -121,8 +121,7 @@ class SupervisorLoop:
             return self._reset_answer
 
     def _await_answer(self) -> None:
-        """Wake the loop, and wait for the end of the cycle that takes this along: not of one that
-        was under way already."""
+        """Wake the loop and wait for the end of the first cycle that starts after this request."""
         self._asks = number = self._asks + 1
         self._asked.notify_all()
         self._asked.wait_for(lambda: self._answered >= number or not self.alive, timeout=1.0)
@@ -143,7 +142,7 @@ class SupervisorLoop:
                 self._asked.notify_all()
 
     def _rest_until(self, due: float) -> float:
-        """Sleep, unless somebody asks for something; when this look was due, or later if late."""
+        """Sleep until `due` unless a request comes in; returns when this look was due."""
         with self._asked:
             if not self._pressed and not self._reset_asked:
                 self._asked.wait(max(0.0, due - time.monotonic()))
@@ -192,7 +191,7 @@ class SupervisorLoop:
                 self._asked.notify_all()
 
     def _watch_control(self, now_ns: int) -> float:
-        """How long control owes an answer; a process that ended does not have to time out."""
+        """How long control's answer is overdue; infinite at once if its process has ended."""
         report, silence_s = self.chain.report, self.chain.silence_s(now_ns)
         if report is None:
             return 0.0
