@@ -57,7 +57,7 @@ class SupervisorLoop:
         self.history: deque[Change] = deque(maxlen=200)
         self.states: deque[RobotState] = deque(maxlen=round(REMEMBERED_S / LOOK_S))
         self.stops: deque[int] = deque(maxlen=10)  # times of stops, each owed an incident file
-        self.missing_rights: tuple[str, ...] = ()  # real-time rights not granted, in words; known once it runs
+        self.missing_rights: tuple[str, ...] = ()  # real-time rights not granted
         # Written by the node's slow threads, read here.
         self.sport_mode = self.vendor_mode = False
         self.mode_silence_s: float | None = None
