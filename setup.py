@@ -26,7 +26,9 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={NAME: ["twin/assets/*.xml", "wire/*.json", "analysis/assets/*", "py.typed"]},
+    package_data={
+        NAME: ["twin/assets/*.xml", "bench/*.c", "wire/*.json", "analysis/assets/*", "py.typed"]
+    },
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),

@@ -1,4 +1,4 @@
-"""LowState to LowCmd with the same policy: the usual loop on the vendor's SDK, ours, a bare echo.
+"""LowState to LowCmd with the same policy: ours, C, the usual loop on the vendor's SDK, an echo.
 
 A source sends LowState at the wire's rate and notes when it first hears a command that is based on
 each state: every contestant copies the state's tick into a spare field of the command.
@@ -9,46 +9,33 @@ a robot: that would change the machine for all contestants.
 """
 
 import multiprocessing
-import struct
-import threading
+import tempfile
 import time
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from sim2real_deploy.bench import c_responder
 from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.contestants import INTERFACE, Contestant, contestants, standing
 from sim2real_deploy.checks import Check
-from sim2real_deploy.control.controller import Controller
-from sim2real_deploy.control.loop import ControlLoop
-from sim2real_deploy.control.modes import Event, Mode
-from sim2real_deploy.control.stages import load_stage
-from sim2real_deploy.control.supervision import Unsupervised
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
-from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
-from sim2real_deploy.runtime import realtime
+from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.runtime.stalls import STILL_MS, StallWitness
-from sim2real_deploy.wire import vendor
-from sim2real_deploy.wire.channels import Participant, RawWriter
-from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE, DdsLink
-from sim2real_deploy.wire.decoders import StateDecoder
+from sim2real_deploy.wire.channels import Participant
+from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.domains import free_domain
-from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
-from sim2real_deploy.wire.intake import Intake
-from sim2real_deploy.wire.messages import FAMILIES, Family
+from sim2real_deploy.wire.encoders import StateEncoder
+from sim2real_deploy.wire.messages import FAMILIES
 
-INTERFACE = "lo"
 READY_S = 60.0
 SETTLE_S = 1.0  # of states before measuring
-TURNS = 3  # of each contestant, alternating, so that a busy machine affects all alike
+TURNS = 5  # of each contestant, alternating, so that a busy machine affects all alike
 MOST_TURNS = 9  # if stalls leave too few seconds
 FEWEST_SECONDS = 8
-_TICK = struct.Struct("<I")
-CONTESTANTS = ("echo", "ours", "vendor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,54 +53,80 @@ class AnswerTimes:
     unanswered: int  # states without an answer
 
 
-def judge(echo: AnswerTimes, ours: AnswerTimes, vendor: AnswerTimes | None = None) -> BenchResult:
-    """Without the vendor's SDK, against a bare echo alone."""
-    compared = (
-        []
-        if vendor is None
-        else [
-            Check.at_least("latency p50, times lower", vendor.p50_ms / ours.p50_ms, 4),
-            Check.at_least("latency p99, times lower", vendor.p99_ms / ours.p99_ms, 4),
-            Check.at_least("CPU, times lower", vendor.cpu_percent / ours.cpu_percent, 4),
-        ]
-    )
-    checks = [
-        *compared,
+# Against whom: at least so many times better, or at most so many times as much (p50, p99, CPU).
+BETTER_THAN = {"vendor": (12.0, 8.0, 6.0)}
+NO_MORE_THAN = {"c": (1.15, 1.3, 1.3), "echo": (1.5, 1.7, np.inf)}
+FIGURES = {"p50_ms": "latency p50", "p99_ms": "latency p99", "cpu_percent": "CPU"}
+NAMES = {"vendor": "the vendor's Python", "c": "C on arrival", "echo": "a bare echo"}
+
+
+def judge(found: dict[str, AnswerTimes], note: str = "") -> BenchResult:
+    """`found` by contestant; those that could not run are missing, and `note` says why."""
+    ours, checks = found["ours"], []
+    for name, other in found.items():
+        for (field, words), least, most in zip(
+            FIGURES.items(),
+            BETTER_THAN.get(name, (0.0,) * 3),
+            NO_MORE_THAN.get(name, (np.inf,) * 3),
+            strict=True,
+        ):
+            ratio = getattr(ours, field) / getattr(other, field)
+            if least > 0:
+                title = f"{words}, lower than {NAMES[name]}"
+                checks.append(Check.at_least(title, 1 / ratio, least, "times"))
+            if np.isfinite(most):
+                title = f"{words}, of {NAMES[name]}"
+                checks.append(Check.at_most(title, ratio, most, "times"))
+    checks += [
         Check.at_most("rate error", ours.rate_error_percent, 0.1, "%"),
-        Check.at_most("latency p50, of a bare echo", ours.p50_ms / echo.p50_ms, 2, "times"),
-        Check.at_most("latency p99, of a bare echo", ours.p99_ms / echo.p99_ms, 2, "times"),
         Check.at_most("states never answered", ours.unanswered, 0),
     ]
-    found = {"echo": echo, "ours": ours} | ({"vendor": vendor} if vendor is not None else {})
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (field.name, *(getattr(figures, field.name) for figures in found.values()))
         for field in fields(AnswerTimes)
     ]
-    raw = {name: asdict(figures) for name, figures in found.items()}
-    columns = ("LowState to LowCmd", *found)
-    return BenchResult("bench control", checks, raw, columns, rows)
+    if note:
+        rows.append((note, *("" for _ in found)))
+    raw = {name: asdict(figures) for name, figures in found.items()} | {"note": note}
+    return BenchResult("bench control", checks, raw, ("LowState to LowCmd", *found), rows)
 
 
 def run(robot: str, policy: str, seconds: float, progress: Progress) -> BenchResult:
     """Each contestant runs for `seconds` in all."""
     spec = load_robot(robot)
     load_bundle(policy, spec)  # refuses here and not in a child process
-    contestants = CONTESTANTS if vendor.installed() else ("echo", "ours")
-    turns: dict[str, list[_Turn]] = {name: [] for name in contestants}
+    with tempfile.TemporaryDirectory() as folder:
+        built, note = None, ""
+        try:
+            built = c_responder.build(Path(folder))
+        except Refusal as why:
+            note = f"the C responder could not be built: {why}"
+        turns = _alternate(contestants(built), spec, policy, seconds, progress)
+    progress("done", 1.0)
+    return judge(turns, note)
+
+
+def _alternate(
+    entered: dict[str, Contestant],
+    spec: RobotSpec,
+    policy: str,
+    seconds: float,
+    progress: Progress,
+) -> dict[str, AnswerTimes]:
+    turns: dict[str, list[_Turn]] = {name: [] for name in entered}
     witness = StallWitness()
     try:
         for turn in range(MOST_TURNS):
-            for place, name in enumerate(contestants):
-                number = turn * len(contestants) + place
-                progress(name, min(0.95, number / (TURNS * len(contestants))))
-                turns[name].append(_take_turn(name, spec, policy, seconds / TURNS))
+            for place, (name, contestant) in enumerate(entered.items()):
+                number = turn * len(entered) + place
+                progress(name, min(0.95, number / (TURNS * len(entered))))
+                turns[name].append(_take_turn(name, contestant, spec, policy, seconds / TURNS))
             counted = min(len(_undisturbed(taken, spec, witness)) for taken in turns.values())
             if turn + 1 >= TURNS and counted >= FEWEST_SECONDS:
                 break
+        return {name: _sum_up(taken, spec, witness) for name, taken in turns.items()}
     finally:
         witness.close()
-    progress("done", 1.0)
-    return judge(**{name: _sum_up(taken, spec, witness) for name, taken in turns.items()})
 
 
 # Stall in ms; p50, p99, rate error; share of a core; CPU time per command.
@@ -173,11 +186,12 @@ def _sum_up(turns: list[_Turn], spec: RobotSpec, witness: StallWitness) -> Answe
     )
 
 
-def _take_turn(name: str, spec: RobotSpec, policy: str, seconds: float) -> _Turn:
+def _take_turn(
+    name: str, contestant: Contestant, spec: RobotSpec, policy: str, seconds: float
+) -> _Turn:
     context = multiprocessing.get_context("spawn")
     domain = free_domain()
     here, there = context.Pipe()
-    contestant = {"echo": _echo, "ours": _ours, "vendor": _vendors}[name]
     child = context.Process(target=contestant, args=(domain, spec, policy, there), daemon=True)
     child.start()
     source = _Source(spec, domain)
@@ -216,7 +230,7 @@ class _Source:
         self._commands = self._participant.reader(LOW_CMD, family.command)
         self._mark = family.command.span("reserve")
         self._encoder = StateEncoder(spec)
-        self._state = _standing(spec)
+        self._state = standing(spec)
         self._period_s = 1.0 / spec.wire.rate_hz
         self._due = time.monotonic()
         self.begin()
@@ -260,130 +274,3 @@ class _Source:
 
     def close(self) -> None:
         self._participant.close()
-
-
-def _echo(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
-    """The least work between a state and a command on this link."""
-    family = FAMILIES[spec.wire.family]
-    participant = Participant(domain, INTERFACE, "echo")
-    reader = participant.reader(LOW_STATE, family.state)
-    writer = participant.writer(LOW_CMD, family.command)
-    tick, mark = family.state.span("tick"), family.command.span("reserve")
-    damping = JointCommand.damping(spec.joint_count, 1.0)
-    command = bytearray(CommandEncoder(spec).encode(damping))
-    _prefer(domain)
-    pipe.send("ready")
-    while True:
-        if reader.wait(1.0):
-            for sample in reader.take():
-                command[mark.start : mark.start + 4] = sample.data[tick]
-                writer.write(bytes(command))
-
-
-class _MarkingWriter:
-    """Our link's writer, plus the mark of the measurement: the state's tick in a spare field."""
-
-    def __init__(self, intake: Intake, writer: RawWriter[bytes], spec: RobotSpec) -> None:
-        self._intake, self._write = intake, writer.write
-        self._mark = FAMILIES[spec.wire.family].command.span("reserve").start
-        self._sample, self._marked = b"", bytearray()
-
-    def write(self, sample: bytes) -> None:
-        if sample is not self._sample:
-            self._sample, self._marked = sample, bytearray(sample)
-        state = self._intake.latest
-        assert state is not None  # the loop answers states
-        _TICK.pack_into(self._marked, self._mark, state.tick)
-        self._write(bytes(self._marked))
-
-
-class _MarkedLink(DdsLink):
-    def __init__(self, spec: RobotSpec, domain: int) -> None:
-        super().__init__(spec, INTERFACE, domain, name="ours")
-        self._writer: Any = _MarkingWriter(self._intake, self._writer, spec)
-
-
-def _ours(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
-    link = _MarkedLink(spec, domain)
-    controller = Controller(spec, load_stage(), load_bundle(policy, spec).open())
-    controller.situation.sport_released = True
-    loop = ControlLoop(link, controller, Unsupervised())
-
-    def operate() -> None:
-        """Start walking, and again if a stall of the machine stopped it."""
-        ready = False
-        while True:
-            if controller.mode is not Mode.WALKING:
-                controller.situation.fault = ""
-                loop.request(Event.STAND)
-                loop.request(Event.WALK)
-            elif not ready:
-                pipe.send("ready")
-                ready = True
-            time.sleep(0.1)
-
-    threading.Thread(target=operate, daemon=True).start()
-    realtime.calm_interpreter()
-    _prefer(domain)
-    loop.run(threading.Event())
-
-
-def _vendors(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
-    """The usual deployment on the vendor's SDK: a callback keeps the newest state, a loop computes,
-    writes and sleeps. Observation and network are ours, so that only the rest differs."""
-    family: Family = FAMILIES[spec.wire.family]
-    runner = load_bundle(policy, spec).open()
-    channel, checksum = vendor.module("core.channel"), vendor.checksum()
-    command_class = vendor.idl(family.command.type_name)
-    channel.ChannelFactoryInitialize(domain, INTERFACE)
-    newest: list[Any] = [None]
-    subscriber = channel.ChannelSubscriber(LOW_STATE, vendor.idl(family.state.type_name))
-    subscriber.Init(lambda message: newest.__setitem__(0, message), 10)
-    publisher = channel.ChannelPublisher(LOW_CMD, command_class)
-    publisher.Init()
-    command = command_class.deserialize(
-        CommandEncoder(spec).encode(JointCommand.damping(spec.joint_count, 1.0))
-    )
-    template, still = _standing(spec), (0.0, 0.0, 0.0)
-    joints, every = range(spec.joint_count), round(spec.wire.rate_hz / runner.contract.rate_hz)
-    while newest[0] is None:
-        time.sleep(0.01)
-    pipe.send("ready")
-    count = 0
-    while True:
-        state = newest[0]
-        if count % every == 0:
-            motors = state.motor_state
-            seen = replace(
-                template,
-                quaternion=np.array(state.imu_state.quaternion, np.float32),
-                gyroscope=np.array(state.imu_state.gyroscope, np.float32),
-                q=np.array([motors[i].q for i in joints], np.float32),
-                dq=np.array([motors[i].dq for i in joints], np.float32),
-            )
-            runner.observe(seen, still)
-            runner.infer()
-        for i in joints:
-            motor = command.motor_cmd[i]
-            motor.mode, motor.q, motor.dq, motor.tau = 1, float(runner.target[i]), 0.0, 0.0
-            motor.kp, motor.kd = float(runner.kp[i]), float(runner.kd[i])
-        command.reserve = state.tick
-        command.crc = checksum(command)
-        publisher.Write(command)
-        count += 1
-        time.sleep(1.0 / spec.wire.rate_hz)
-
-
-def _prefer(domain: int) -> None:
-    realtime.prefer_this_thread()
-    realtime.prefer_receivers()
-    realtime.stay_together(domain)
-    realtime.lock_memory()
-
-
-def _standing(spec: RobotSpec) -> RobotState:
-    family = FAMILIES[spec.wire.family]
-    blank = b"\x00\x01".ljust(family.state.size, b"\0")
-    state = StateDecoder(spec).decode(blank, 0)
-    upright = np.array([1, 0, 0, 0], np.float32)
-    return replace(state, q=spec.stand_pose, quaternion=upright)

@@ -24,7 +24,7 @@ def control(
     policy: Policy = "go2_walk",
     robot: Robot = "go2",
 ) -> None:
-    """LowState to LowCmd at 500 Hz: the vendor SDK's usual loop, ours, and a bare echo."""
+    """LowState to LowCmd at 500 Hz: ours, C, the vendor SDK's usual loop, and a bare echo."""
     from sim2real_deploy.bench import control as benchmark
     from sim2real_deploy.bench.conduct import conduct
 

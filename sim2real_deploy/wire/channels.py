@@ -150,10 +150,10 @@ class RawReader(Generic[Data]):
         dds.dds_qset_history(qos, KEEP_LAST, depth)
         reader = dds.dds_create_reader(participant, topic, qos, None)
         dds.dds_delete_qos(qos)
-        self._reader = dds.checked(reader, "opening a reader")
-        self._waitset = dds.checked(dds.dds_create_waitset(participant), "opening a reader")
+        self.entity = dds.checked(reader, "opening a reader")
+        self.waitset = dds.checked(dds.dds_create_waitset(participant), "opening a reader")
         ready = dds.checked(dds.dds_create_readcondition(reader, ANY_STATE), "opening a reader")
-        dds.checked(dds.dds_waitset_attach(self._waitset, ready, None), "opening a reader")
+        dds.checked(dds.dds_waitset_attach(self.waitset, ready, None), "opening a reader")
         self._dds, self._depth, self._closed = dds, depth, False
         self._take, self._wait = dds.dds_take, dds.dds_waitset_wait
         self._from_c = kind.from_c
@@ -167,7 +167,7 @@ class RawReader(Generic[Data]):
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep (without the GIL) until there is something to take, or the time is up."""
-        found = self._wait(self._waitset, None, 0, max(0, int(timeout_s * 1e9)))
+        found = self._wait(self.waitset, None, 0, max(0, int(timeout_s * 1e9)))
         if found < 0 and not self._closed:
             self._dds.checked(found, "while waiting for samples")
         return bool(found > 0)
@@ -181,7 +181,7 @@ class RawReader(Generic[Data]):
         taken: list[Sample[Data]] = []
         pointers, infos = self._at
         while True:
-            found = self._take(self._reader, pointers, infos, _FEW, _FEW)
+            found = self._take(self.entity, pointers, infos, _FEW, _FEW)
             if found < 0:
                 if self._closed:
                     return taken
@@ -197,7 +197,7 @@ class RawReader(Generic[Data]):
 
     def matched(self) -> int:
         """How many writers there are now."""
-        return max(0, int(self._dds.dds_get_matched_publications(self._reader, None, 0)))
+        return max(0, int(self._dds.dds_get_matched_publications(self.entity, None, 0)))
 
     def close(self) -> None:
         self._closed = True
@@ -214,17 +214,17 @@ class RawWriter(Generic[Data]):
         dds.dds_qset_history(qos, KEEP_LAST, 1)
         writer = dds.dds_create_writer(participant, topic, qos, None)
         dds.dds_delete_qos(qos)
-        self._writer = dds.checked(writer, "opening a writer")
+        self.entity = dds.checked(writer, "opening a writer")
         self._dds, self._write, self._to_c = dds, dds.dds_write, kind.to_c
 
     def write(self, sample: Data) -> None:
-        code = self._write(self._writer, self._to_c(sample))
+        code = self._write(self.entity, self._to_c(sample))
         if code < 0:
             self._dds.checked(code, "while writing a sample")
 
     def matched(self) -> int:
         """How many readers there are now."""
-        return max(0, int(self._dds.dds_get_matched_subscriptions(self._writer, None, 0)))
+        return max(0, int(self._dds.dds_get_matched_subscriptions(self.entity, None, 0)))
 
 
 class Participant:
