@@ -1,7 +1,7 @@
 """Named causes of a gap, each with its size and what to do about it.
 
-Every estimate is made on the robot's walk and on the twin's own, and the two are compared: what
-the method itself gets wrong cancels.
+Every estimate is made on the robot's walk and on the twin's own walk, and the two are compared:
+errors of the method cancel.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sim2real_deploy.analysis.gap.motor_law import MotorLaw, fit_motor_law
-from sim2real_deploy.analysis.gap.walk import Walk
+from sim2real_deploy.analysis.gap.walk import Array, Walk
 from sim2real_deploy.analysis.gap.world_fit import World, fit_world
+from sim2real_deploy.identify.motor_law import fit_motor_law
+from sim2real_deploy.identify.recording import from_arrays
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.floors import Floor
 
@@ -39,16 +40,26 @@ class Cause:
 class Findings:
     world: World  # the twin's difference from the robot, as estimated
     weak_joints: dict[str, float]  # strength by the twin's, where it stands out
-    law: MotorLaw
-    twin_law: MotorLaw
+
+
+def _motor_law(walk: Walk) -> tuple[Array, float]:
+    """Strength of each joint, and the delay (s) that all share, by identification's own law."""
+    names = {"target_q": "target", **{n: n for n in ("q", "dq", "torque", "feed_forward")}}
+    columns = {name: walk[column] for name, column in names.items()}
+    recording = from_arrays(walk.name, walk.robot, columns | {g: walk[g] for g in ("kp", "kd")})
+    rng, no_lag = np.random.default_rng(0), np.zeros(1)
+    joints = range(walk.robot.joint_count)
+    laws = [fit_motor_law([recording], joint, rng, lags=no_lag) for joint in joints]
+    strength = np.array([law.strength if law.excited else np.nan for law in laws])
+    return strength, float(np.median([law.delay for law in laws if law.excited] or [0.0]))
 
 
 def find(robot: Walk, twin: Walk, imperfections: Imperfections, floor: Floor) -> Findings:
     """Both walks need torque readings."""
-    law, twin_law = fit_motor_law(robot), fit_motor_law(twin)
-    ratio = law.strength / np.maximum(twin_law.strength, 1e-6)
-    strength = float(np.median(ratio))
-    delay_s = law.delay_s - twin_law.delay_s
+    (seen_strength, seen_delay), (own_strength, own_delay) = _motor_law(robot), _motor_law(twin)
+    ratio = seen_strength / np.maximum(own_strength, 1e-6)  # NaN where a joint hardly works
+    strength = float(np.nanmedian(ratio)) if np.isfinite(ratio).any() else 1.0
+    delay_s = seen_delay - own_delay
     known = World(strength=strength, delay_s=delay_s)
     seen, _ = fit_world(robot, imperfections, floor, known)
     own, _ = fit_world(twin, imperfections, floor, World())
@@ -63,7 +74,7 @@ def find(robot: Walk, twin: Walk, imperfections: Imperfections, floor: Floor) ->
         for name, value in zip(robot.robot.joint_names, ratio, strict=True)
         if abs(value / strength - 1) > JOINT_STRENGTH
     }
-    return Findings(world, weak, law, twin_law)
+    return Findings(world, weak)
 
 
 def causes_of(findings: Findings, floor: Floor) -> list[Cause]:
