@@ -102,7 +102,7 @@ class Environment:
         target = np.clip(wanted, *self._range)
         self._beyond = np.abs(wanted - target).astype(np.float32)
         self._targets[:, 1:] = self._targets[:, :-1]
-        self._targets[:, 0] = target - self.drawn["joint_offset"]
+        self._targets[:, 0] = target - self.drawn.offset
         self.advance()
         snapshot = self._snapshot()
         reward = self._reward(snapshot)
@@ -142,7 +142,7 @@ class Environment:
             phase=self.phase,
         )
         true = self.observer.values(sight)
-        sight.q = sight.q + self.drawn["joint_offset"].astype(np.float32)
+        sight.q = sight.q + self.drawn.offset.astype(np.float32)
         frame = self.observer.noisy(self.observer.values(sight), self.width.value, self.rng)
         seen = self.observer.remember(frame, self._fresh)
         self._fresh[:] = False

@@ -12,6 +12,7 @@ from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.nominal import Nominal
 from sim2real_deploy.training.terrain import Tile
+from sim2real_deploy.twin.body import shape_trunk
 from sim2real_deploy.twin.floors import FLOOR_GEOM, Box, Floor
 from sim2real_deploy.twin.model import BASE, build_spec
 
@@ -39,7 +40,9 @@ def training_model(
     _set_joints(spec, robot, nominal)
     _add_ground(spec, tile, boxes)
     _add_sensors(spec, robot)
-    return spec.compile()
+    model = spec.compile()
+    shape_trunk(model, nominal.trunk)
+    return model
 
 
 def _set_joints(spec: Any, robot: RobotSpec, nominal: Nominal) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.twin.config import Imperfections, Trunk
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.per_joint import per_joint
 
@@ -21,11 +22,16 @@ class Nominal:
     friction: Array  # Nm, dry
     damping: Array | None  # Nms/rad
     armature: Array | None  # kg m^2
+    offset: Array  # rad, read beyond where the joint is
+    trunk: Trunk  # how it differs from the model's
 
 
 def load_nominal(twin: str, robot: RobotSpec) -> Nominal:
+    return nominal_of(load_imperfections(twin, robot.name), robot)
+
+
+def nominal_of(made_of: Imperfections, robot: RobotSpec) -> Nominal:
     """A first-order lag delays a slow signal by its time constant: it counts as delay."""
-    made_of = load_imperfections(twin, robot.name)
     motors, bus = made_of.motors, made_of.command_bus
     late = per_joint(motors.delay, robot, "motors.delay") + per_joint(
         motors.lag, robot, "motors.lag"
@@ -37,6 +43,8 @@ def load_nominal(twin: str, robot: RobotSpec) -> Nominal:
         friction=per_joint(motors.friction, robot, "motors.friction"),
         damping=_or_own(motors.damping, robot, "motors.damping"),
         armature=_or_own(motors.armature, robot, "motors.armature"),
+        offset=per_joint(made_of.encoders.offset, robot, "encoders.offset"),
+        trunk=made_of.trunk,
     )
 
 

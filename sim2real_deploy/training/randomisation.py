@@ -63,7 +63,7 @@ class Drawn:
 
     def __init__(self, count: int, joints: int, bodies: int, nominal: Nominal):
         self.nominal = NOMINAL | {"delay": nominal.delay}
-        self._strength = nominal.strength
+        self._strength, self._offset = nominal.strength, nominal.offset
         wide = {
             "link_mass": bodies,
             "centre_of_mass": 3,
@@ -84,6 +84,11 @@ class Drawn:
     def strength(self) -> Array:
         """Of every joint: the twin's, times what was drawn."""
         return self.values["motor_strength"] * self._strength
+
+    @property
+    def offset(self) -> Array:
+        """Of every joint's reading (rad): the twin's, and what was drawn beside it."""
+        return self.values["joint_offset"] + self._offset
 
     def __getitem__(self, name: str) -> Array:
         return self.values[name]
