@@ -4,6 +4,7 @@ The network is written node by node, so the same checkpoint always gives the sam
 """
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,11 @@ GOLDEN = 16
 GOLDEN_STEPS = 100  # control steps the golden robots have walked before they are asked
 
 
-def export(checkpoint: Path, folder: Path) -> Contract:
-    """Write the bundle into a new folder and return its contract."""
+def export(checkpoint: Path, folder: Path, made_from: Mapping[str, Any] | None = None) -> Contract:
+    """Write the bundle into a new folder and return its contract.
+
+    `made_from` joins the provenance: what the checkpoint does not know of its own past.
+    """
     content = load_checkpoint(checkpoint)
     config = configfile.parse(content["config"], TrainingConfig, str(checkpoint))
     robot = load_robot(config.robot)
@@ -40,6 +44,7 @@ def export(checkpoint: Path, folder: Path) -> Contract:
     steering = environment.steering(config.network.exported_gain)
     bare = network(feel, act, steering, MISSED_SCALE * config.network.steering_reach)
     claims = _claims(config, robot, content)
+    claims["provenance"] |= made_from or {}
     claims |= {"golden": _golden(environment, bare), "sha256": "0" * 64}
     draft = configfile.parse(claims, Contract, str(checkpoint))
     model = embed(bare, draft)

@@ -38,6 +38,11 @@ class World:
     floor: float = 1.0  # times, of the floor
 
     def twin(self, robot: RobotSpec, imperfections: Imperfections, floor: Floor) -> TwinRobot:
+        ground = floor.model_copy(update={"friction": floor.friction * self.floor})
+        return TwinRobot(robot, ground, self.imperfections(robot, imperfections))
+
+    def imperfections(self, robot: RobotSpec, imperfections: Imperfections) -> Imperfections:
+        """Those of a twin, with this difference; the floor is not part of them."""
         motors = imperfections.motors
         nominal = per_joint(motors.friction, robot, "motors.friction")
         dry = nominal + (self.friction - 1.0) * np.maximum(nominal, LEAST_FRICTION)
@@ -51,9 +56,7 @@ class World:
         )
         trunk = imperfections.trunk
         trunk = trunk.model_copy(update={"mass": trunk.mass + self.payload})
-        update = {"motors": changed, "trunk": trunk}
-        ground = floor.model_copy(update={"friction": floor.friction * self.floor})
-        return TwinRobot(robot, ground, imperfections.model_copy(update=update))
+        return imperfections.model_copy(update={"motors": changed, "trunk": trunk})
 
 
 # What is searched for: one unit of each, its bounds, and the step of the finite differences.

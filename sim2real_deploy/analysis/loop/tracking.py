@@ -1,0 +1,75 @@
+"""How well a policy does what it is told on one simulated robot."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from sim2real_deploy.analysis.gap.walk import Array
+from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.gate.drive import SEEN_EVERY, Drive, fallen, heading_velocity
+from sim2real_deploy.gate.engines import SimulatedRobot
+from sim2real_deploy.policy.bundle import Bundle
+
+SEGMENTS, SEGMENT_S, SETTLE_S = 6, 4.0, 1.5
+FASTEST = (0.6, 0.3, 0.5)  # m/s, m/s, rad/s
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    """Errors are of mean velocities over each command, settling left out; then means over all."""
+
+    velocity: float  # m/s, in the plane
+    turning: float  # rad/s
+    falls: int
+    stops: int  # by the safety chain
+    walks: int
+
+
+def commands_of(seed: int) -> Array:
+    """Velocities drawn at random, one row for each segment; the first is straight ahead."""
+    asked = np.random.default_rng(seed).uniform(-1, 1, (SEGMENTS, 3)) * FASTEST
+    asked[0] = 0.5, 0.0, 0.0
+    return np.asarray(asked)
+
+
+def track(bundle: Bundle, robot: SimulatedRobot, seeds: range) -> Tracking:
+    """One walk for each seed, supervised, in lockstep. A walk that ends early counts with the
+    commands that it did not reach as if it had stood still."""
+    errors: list[Array] = []
+    falls = stops = 0
+    for seed in seeds:
+        error, fell, stopped = _walk(bundle, robot, seed)
+        errors.append(error)
+        falls, stops = falls + fell, stops + stopped
+    missed = np.concatenate(errors)
+    plane = np.hypot(missed[:, 0], missed[:, 1])
+    turning = np.abs(missed[:, 2])
+    return Tracking(float(plane.mean()), float(turning.mean()), falls, stops, len(seeds))
+
+
+def _walk(bundle: Bundle, robot: SimulatedRobot, seed: int) -> tuple[Array, bool, bool]:
+    robot.reset(seed)
+    drive = Drive(bundle, robot, supervised=True)
+    drive.stand_and_walk()
+    commands = commands_of(seed)
+    rate = bundle.spec.wire.rate_hz
+    missed = -commands
+    look = partial(fallen, robot)
+    for number, command in enumerate(commands):
+        seen = []
+        vx, vy, wz = command.tolist()
+        for tick in range(round(SEGMENT_S * rate)):
+            drive.walk_at((vx, vy, wz))
+            drive.tick()
+            if tick % SEEN_EVERY:
+                continue
+            truth = robot.base_truth
+            if look(truth):
+                return missed, True, False
+            if drive.controller.mode is not Mode.WALKING:
+                return missed, False, True
+            if tick > SETTLE_S * rate:
+                seen.append(heading_velocity(truth))
+        missed[number] = np.mean(seen, axis=0) - command
+    return missed, False, False
