@@ -202,10 +202,8 @@ def _write(
     period = 1 / robot.wire.rate_hz
     attachments = {}
     if velocity:
-        content = io.BytesIO()
-        columns: dict[str, Any] = {**velocity, "log_ns": EPOCH_NS + places * period * 1e9}
-        np.savez_compressed(content, **columns)
-        attachments[WALK_ATTACHMENT] = content.getvalue()
+        log_ns = np.asarray(EPOCH_NS + places * period * 1e9, np.float64)
+        attachments[WALK_ATTACHMENT] = walk_attachment(log_ns, velocity)
     bag = WireBag(output, robot, {"imported": "true"}, attachments)
     states, commands = StateEncoder(robot), CommandEncoder(robot)
     blank = _blank(robot)
@@ -225,6 +223,14 @@ def _write(
         bag.command(now_ns + 1, commands.encode(JointCommand(*parts)))
     bag.close()
     return written
+
+
+def walk_attachment(log_ns: Array, velocity: Mapping[str, Array]) -> bytes:
+    """Velocities by name (VELOCITY), one row for each time, as a bag keeps them."""
+    content = io.BytesIO()
+    columns: dict[str, Any] = {**velocity, "log_ns": log_ns}
+    np.savez_compressed(content, **columns)
+    return content.getvalue()
 
 
 def _blank(robot: RobotSpec) -> RobotState:

@@ -168,13 +168,22 @@ def get_up(
 def loop(
     policy: PolicyArgument = "go2_walk",
     robot: Robot = "go2",
-    trials: Annotated[int, typer.Option(min=1, help="Hidden robots of each kind.")] = 20,
+    trials: Annotated[
+        int, typer.Option(min=0, help="Robots with each hidden change, for the gap report.")
+    ] = 20,
     drake: Annotated[bool, typer.Option(help="Also a robot in Drake.")] = True,
+    robots: Annotated[int, typer.Option(min=0, help="Hidden robots for the whole loop.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="Loops with each of them.")] = 2,
+    steps: Annotated[int, typer.Option(min=1, help="Of fine-tuning in a loop.")] = 1_500_000,
+    wrong: Annotated[bool, typer.Option(help="Also a loop that was told a wrong robot.")] = True,
+    folder: Annotated[
+        Path, typer.Option(help="Results are kept there: the same command goes on.")
+    ] = Path("runs/bench_loop"),
     json: Json = None,
 ) -> None:
-    """The gap report on robots with one hidden change each: named first, and how large?"""
-    from sim2real_deploy.bench import loop as benchmark
+    """The gap report and the whole loop, on robots whose truth they never see."""
+    from sim2real_deploy.bench import loop_whole as benchmark
     from sim2real_deploy.bench.conduct import conduct
 
-    measure = partial(benchmark.run, robot, policy, trials, drake)
-    raise typer.Exit(conduct("bench loop", measure, json))
+    asked = benchmark.Asked(trials, drake, robots, seeds, steps, wrong, folder)
+    raise typer.Exit(conduct("bench loop", partial(benchmark.run, robot, policy, asked), json))

@@ -40,6 +40,19 @@ class SimulatedWalk:
     fell_s: float | None  # into the walk
 
 
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """All that a walk in a simulator leaves behind; times in ns."""
+
+    states: list[tuple[int, bytes]]
+    commands: list[tuple[int, bytes]]
+    asked_ns: Array  # a row for each wire period, as in the next two
+    asked: Array
+    seen: Array  # true velocities, where the policy was given them; else empty
+    limited: float  # share of the rows in which a limit acted
+    fell_s: float | None
+
+
 def walk_in_twin(
     bundle: Bundle,
     robot: SimulatedRobot,
@@ -52,6 +65,30 @@ def walk_in_twin(
 
     `watched`: as under motion capture, the policy is given its true velocity, and it is recorded.
     """
+    tape = tape_walk(bundle, robot, seed, commands, stage, watched)
+    log_ns = np.array([ns for ns, _ in tape.states], np.int64)
+    walk = make_walk(
+        f"twin, seed {seed}",
+        bundle.spec,
+        wire_columns(bundle.spec, LOW_STATE, [sample for _, sample in tape.states]),
+        log_ns,
+        tape.commands,
+        (tape.asked_ns, tape.asked),
+        tape.limited,
+        (tape.asked_ns, tape.seen) if watched else None,
+        watched,
+    )
+    return SimulatedWalk(walk, tape.fell_s)
+
+
+def tape_walk(
+    bundle: Bundle,
+    robot: SimulatedRobot,
+    seed: int,
+    commands: Array,
+    stage: str = STAGE,
+    watched: bool = False,
+) -> Tape:
     robot.reset(seed)
     tap = _Tapped(robot)
     drive = Drive(bundle, robot, stage, plant=tap)
@@ -77,18 +114,12 @@ def walk_in_twin(
             break
     if not tap.states:
         raise Refusal("the twin said nothing while it should have walked")
-    log_ns = np.array([ns for ns, _ in tap.states], np.int64)
-    states = wire_columns(bundle.spec, LOW_STATE, [sample for _, sample in tap.states])
-    times = np.array([ns for ns, _ in asked], np.float64)
-    walk = make_walk(
-        f"twin, seed {seed}",
-        bundle.spec,
-        states,
-        log_ns,
+    return Tape(
+        tap.states,
         tap.commands,
-        (times, np.array([values for _, values in asked])),
+        np.array([ns for ns, _ in asked], np.float64),
+        np.array([values for _, values in asked]),
+        np.array(seen),
         limited / len(asked),
-        (times, np.array(seen)) if watched else None,
-        watched,
+        fell_s,
     )
-    return SimulatedWalk(walk, fell_s)
