@@ -497,6 +497,12 @@ def test_a_robot_nobody_ever_steered_just_stands() -> None:
     assert "command_age_s" not in readings
 
 
+def test_sport_modes_own_writer_is_no_stranger() -> None:
+    """Before its release the vendor writes rt/lowcmd itself: that must not keep us from asking."""
+    writing = healthy_inputs(0, lingering=("sport",), report=None, vendor_mode=True)
+    assert value(Surroundings(), "strangers", writing) == 0
+
+
 def test_strangers_are_named_and_rival_only_a_robot_that_is_driven() -> None:
     writing, lately = ("teleop",), ("app", "teleop")
     inputs = healthy_inputs(0, rivals=writing, lingering=lately)
