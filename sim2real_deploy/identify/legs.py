@@ -18,7 +18,7 @@ from sim2real_deploy.identify.figures import Figures
 from sim2real_deploy.identify.recording import Recording
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.floors import Floor
-from sim2real_deploy.twin.model import BASE, KD, KP, build_spec
+from sim2real_deploy.twin.model import BASE, KD, KP, build_model, build_spec
 
 Array = npt.NDArray[np.float64]
 
@@ -79,6 +79,8 @@ class Legs:
     def __init__(self, robot: RobotSpec, recordings: Sequence[Recording], lags: bool) -> None:
         self.robot, self.recordings = robot, recordings
         self.plain = legs_model(robot, lags)
+        self._free = build_model(robot, Floor(), sensors=False)
+        self._free_data = mujoco.MjData(self._free)
         self._lags = lags
         self._data = mujoco.MjData(self.plain)
         self._rollout = rollout.Rollout(nthread=1)
@@ -90,6 +92,7 @@ class Legs:
     def model(self, figures: Figures, down: Array, kp: Array, kd: Array) -> Any:
         model = copy.copy(self.plain)
         model.dof_armature[:] = figures.armature
+        model.dof_invweight0[:] = self._softness(figures.armature)
         model.dof_damping[:] = figures.damping
         model.dof_frictionloss[:] = figures.friction
         model.opt.gravity[:] = down
@@ -98,6 +101,16 @@ class Legs:
         if self._lags:
             model.actuator_dynprm[:, _LAG] = np.maximum(figures.lag, 1e-4)
         return model
+
+    def _softness(self, armature: Array) -> Array:
+        """What MuJoCo scales the softness of dry friction by: inertia felt on a free trunk.
+
+        The twin's trunk is free to the compiler however it is held, so its friction sticks with
+        this softness. A welded trunk would give another one.
+        """
+        self._free.dof_armature[-self.robot.joint_count :] = armature
+        mujoco.mj_setConst(self._free, self._free_data)
+        return np.asarray(self._free.dof_invweight0[-self.robot.joint_count :])
 
     def run(
         self, windows: Sequence[Window], candidates: Sequence[tuple[Figures, Sequence[Array]]]

@@ -9,7 +9,8 @@ from pydantic import Field
 from sim2real_deploy.configfile import Strict
 from sim2real_deploy.twin.model import BASE
 
-_CLAMPED = 1e9  # kg and kg m^2: nothing moves it
+_CLAMPED = 1e6  # kg and kg m^2: far more, and MuJoCo's solver no longer converges on dry friction
+_CLAMP_DAMPING = 1e9  # Ns/m and Nms/rad: the robot's weight moves it by micrometres in minutes
 _CORNERS = [(x, y) for x in (0.2, -0.2) for y in (0.06, -0.06)]  # m, where the ropes are tied
 _ABOVE = 0.05  # m, of the trunk's centre
 _ROPE = 0.6  # m
@@ -46,6 +47,7 @@ class Mount(Strict):
         """Clamp the compiled model's trunk, or slow its swinging."""
         if self.kind == "fixed":
             model.dof_armature[:6] = _CLAMPED
+            model.dof_damping[:6] = _CLAMP_DAMPING
         elif self.kind == "hung":
             model.dof_damping[:6] = _SWAY_DAMPING
 

@@ -1,0 +1,50 @@
+"""The legs that identification rolls out are the twin's own: same state, same commands, same path."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from sim2real_deploy.identify.figures import figures_of
+from sim2real_deploy.identify.legs import Legs, Window, gravity
+from sim2real_deploy.identify.recording import from_arrays
+from sim2real_deploy.twin.config import Imperfections
+from sim2real_deploy.twin.mount import Mount
+from sim2real_deploy.twin.robot import TwinRobot
+from support.twin_support import ROBOT, command, decode
+
+KP, KD = 25.0, 1.0
+ROWS = 400
+MOTORS = {
+    "friction": {"hip_joint": 0.3, "thigh_joint": 0.5, "calf_joint": 1.0},
+    "armature": 0.01,
+    "damping": 0.1,
+    "delay": 0.003,
+}
+
+
+def test_a_rollout_ends_where_the_clamped_twin_does() -> None:
+    """With dry friction that sticks and slips, which depends on the solver's every detail."""
+    made_of = Imperfections.model_validate({"motors": MOTORS})
+    mount = Mount(kind="fixed", roll=0.1, pitch=-0.15)
+    twin = TwinRobot(ROBOT, imperfections=made_of, mount=mount)
+    rows: dict[str, list[np.ndarray]] = {"q": [], "dq": [], "target_q": []}
+    for row in range(ROWS):
+        target = ROBOT.stand_pose + 0.15 * np.sin(0.03 * row + np.arange(12))
+        state = decode(twin.advance(command(target, KP, KD)))
+        rows["q"].append(np.array(state.q))
+        rows["dq"].append(np.array(state.dq))
+        rows["target_q"].append(target)
+    columns = {name: np.array(values, float) for name, values in rows.items()}
+    columns["target_q"] = np.roll(columns["target_q"], -1, axis=0)  # sent after the state was read
+    columns |= {"kp": np.full(ROWS, KP), "kd": np.full(ROWS, KD), "torque": columns["q"] * 0}
+    recording = from_arrays("made", ROBOT, columns)
+    starts = {"start_q": recording["q"], "start_dq": recording["dq"]}
+    prepared = replace(recording, columns={**recording.columns, **starts})
+    legs = Legs(ROBOT, [prepared], lags=False)
+    window = Window(0, 100, 250)
+    down = [gravity(mount.roll, mount.pitch)]
+    q, _, _ = legs.run([window], [(figures_of(made_of, ROBOT), down)])
+    legs.close()
+    off = q[0, 0] - recording["q"][101:351]
+    assert np.abs(off).max() < 1e-3
+    assert np.ptp(recording["q"][101:351], axis=0).min() > 0.05  # it did move
