@@ -1,4 +1,4 @@
-"""The legs that identification rolls out are the twin's own: same state, same commands, same path."""
+"""Legs rolled out for identification are the twin's own: same commands, same path."""
 
 from dataclasses import replace
 
