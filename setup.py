@@ -31,7 +31,7 @@ setup(
     },
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
-        (f"share/{NAME}", ["package.xml"]),
+        (f"share/{NAME}", ["package.xml", "plugin.xml"]),
         # Where `ros2 run` and launch_ros look; the command itself goes to bin/, which is on PATH.
         (f"lib/{NAME}", sorted(str(p.relative_to(ROOT)) for p in (ROOT / "scripts").iterdir())),
         *data_tree("launch"),

@@ -52,6 +52,11 @@ def accesses(robot: str) -> dict[str, Access]:
             (*SHOWN, topics.LEASE, topics.DIAGNOSTICS, *seen),
             calls=(*stops, *modes),
         ),
+        "rqt_sim2real": Access(
+            (),
+            (*SHOWN, topics.LEASE, topics.DIAGNOSTICS, topics.TICKS, *seen),
+            calls=(*stops, *modes),
+        ),
         "sim2real_call": Access(calls=(*stops, *modes)),
         "planner": Access((topics.VELOCITY,), (*SHOWN, topics.ODOMETRY)),
         "joy_node": Access((topics.JOY,)),

@@ -64,6 +64,7 @@ GO2_WALK = (
     Argument("last_run", "", "Real, stages rise: the run one stage below; else found in runs."),
     Argument("ungated", "", "Real, no passing gate: say 'I accept an untested policy'."),
     Argument("record", "true", "Record everything into a bag; a real robot asks for it.", YES_NO),
+    Argument("odom_source", "legs", "legs, or the topic of another program's Odometry."),
     Argument("dead_man", "", "Button of the remote to be held while it walks (R1, L1, ...)."),
     DASHBOARD,
     Argument("runs", "runs", "Folder that each run's bag and reports go into."),
@@ -129,6 +130,7 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
     processes.append(Process("safety_supervisor", watch, essential=True))
     cleared = {name: values[name] for name in ("runs", "last_run", "ungated") if real}
     control = {**world, **stage, **policy, **who, **cleared, "adaptation": values["adaptation"]}
+    control["odom_source"] = values["odom_source"]
     processes.append(Process("control", control, essential=True))
     if values["dashboard"] == "true":
         processes.append(_dashboard(values["model"], values["stage"], real))

@@ -28,6 +28,7 @@ from sim2real_deploy.control.wire_claim import WireClaim
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import CLOCK, ROBOT, WIRE, Parameter, ProcessEnd, declare, run
 from sim2real_deploy.nodes.driver import Driver
+from sim2real_deploy.nodes.outside_odometry import LEGS
 from sim2real_deploy.nodes.policy import PolicyNode
 from sim2real_deploy.nodes.statistics import LoopStatistics
 from sim2real_deploy.policy.bundle import load_bundle
@@ -40,12 +41,13 @@ from sim2real_deploy.runtime.world_clock import open_clock
 from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import DdsLink
 
+ODOM_SOURCE = Parameter(
+    "odom_source", LEGS, "Whose odometry: 'legs', or the topic of another nav_msgs/Odometry."
+)
 POLICY = (
     ROBOT,
     Parameter("policy", "go2_walk", "Policy: a name in policies/, or a folder; '' for none."),
-    Parameter(
-        "odometry", "", "Topic of a policy's base velocity, if it sees one; '' for the legs."
-    ),
+    ODOM_SOURCE,
 )
 DRIVER = (
     *WIRE,
@@ -57,6 +59,7 @@ DRIVER = (
     Parameter("runs", "runs", "Real: folder with the runs that clear a policy for its stage."),
     Parameter("last_run", "", "Real: the run one stage below; else found in runs."),
     Parameter("ungated", "", "Real, no passing gate: the words that accept it."),
+    ODOM_SOURCE,
     Parameter("publish_rate", 100.0, "Rate of the state topics, Hz.", (1.0, 500.0)),
 )
 SLOW_S = 1.0
@@ -101,7 +104,7 @@ class ControlNode(Driver):
             lambda: Participant(values["domain"], values["interface"], "control listens"),
         )
         self._chords: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self.connect(controller, self.ask, self._link.now_ns)
+        self.connect(controller, self.ask, self._link.now_ns, values["odom_source"])
         self._statistics = LoopStatistics(self.loop)
         self._stats = self.create_publisher(DiagnosticArray, topics.STATISTICS, 10)
         self._diagnostics = self.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
@@ -257,7 +260,7 @@ def build(stop: ProcessEnd) -> Sequence[Node]:
     values = declare(policy_node, POLICY)
     spec = load_robot(values["robot"])
     policy = load_bundle(values["policy"], spec).open() if values["policy"] else None
-    policy_node.connect(policy, values["odometry"])
+    policy_node.connect(policy, values["odom_source"])
     control = ControlNode(stop, spec, policy, policy_node, values["policy"])
     control.start()
     return policy_node, control

@@ -25,6 +25,7 @@ from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.nodes.arrays import doubles, floats, labelled, labelled_rows
 from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR, heard
 from sim2real_deploy.nodes.frames import Frames, Transforms
+from sim2real_deploy.nodes.outside_odometry import LEGS, OutsideOdometry
 from sim2real_deploy.nodes.velocity_topic import VelocityTopic
 from sim2real_deploy.robots import RobotState
 from sim2real_deploy.robots.odometry import LegOdometry
@@ -56,13 +57,20 @@ Ask = Callable[[Event], Decision]
 class Driver(Node):
     """`show_*` are called by the mirror thread; the callbacks by the executor's."""
 
-    def connect(self, controller: Controller, ask: Ask, now_ns: Callable[[], int]) -> None:
+    def connect(
+        self,
+        controller: Controller,
+        ask: Ask,
+        now_ns: Callable[[], int],
+        odom_source: str = LEGS,
+    ) -> None:
         """Everything but the parameters, which must be known first."""
         spec = self._spec = controller.spec
         self._controller, self._ask, self._now_ns = controller, ask, now_ns
         self._gamepad = Pad(controller.velocity, PAD, DEAD_MAN)
         self._remote = Pad(controller.velocity)
-        self._odometry = LegOdometry(spec) if LegOdometry.possible(spec) else None
+        legs = odom_source == LEGS and LegOdometry.possible(spec)
+        self._odometry = LegOdometry(spec) if legs else None
         self._mode: Mode | None = None
         self._holder: str | None = None
         frames = Frames.of(self.get_namespace())
@@ -74,6 +82,11 @@ class Driver(Node):
         self._heat = publish(Float32MultiArray, topics.TEMPERATURES, SENSOR)
         self._feet = publish(Float32MultiArray, topics.FOOT_FORCES, SENSOR)
         self._odom = publish(Odometry, topics.ODOMETRY, 10)  # reliable, as navigation asks for it
+        self._outside: OutsideOdometry | None = None
+        if odom_source != LEGS:
+            self._outside = OutsideOdometry(
+                self, odom_source, frames, self._publish_odometry, now_ns
+            )
         self._joy = publish(Joy, topics.REMOTE, SENSOR)
         self._modes = publish(String, topics.MODE, LATCHED)
         self._leases = publish(String, topics.LEASE, LATCHED)
@@ -176,6 +189,8 @@ class Driver(Node):
         if len(state.foot_force) and heard(self._feet):
             self._feet_message.data = floats(state.foot_force)
             self._feet.publish(self._feet_message)
+        if self._outside is not None:
+            self._outside.watch()
         if self._odometry is not None:
             self._odometry.update(state)
             if heard(self._odom) or self._transforms.wanted:
@@ -206,8 +221,11 @@ class Driver(Node):
         _set_quaternion(odom.pose.pose.orientation, state)
         _set_vector(odom.twist.twist.linear, found.velocity)
         _set_vector(odom.twist.twist.angular, state.gyroscope.tolist())
-        self._odom.publish(odom)
-        self._transforms.show(odom)
+        self._publish_odometry(odom)
+
+    def _publish_odometry(self, odometry: Odometry) -> None:
+        self._odom.publish(odometry)
+        self._transforms.show(odometry)
 
     def show_slow(self, state: RobotState) -> None:
         """What changes slowly: the battery and the motors' heat."""

@@ -11,6 +11,7 @@ from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.arrays import floats, labelled
 from sim2real_deploy.nodes.common import REPLAYED, SENSOR, heard
+from sim2real_deploy.nodes.outside_odometry import LEGS
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.topics import ACTION, OBSERVATION, extra
 
@@ -25,8 +26,8 @@ class PolicyNode(Node):
         self._actions = self.create_publisher(Float32MultiArray, ACTION, REPLAYED)
         self._observation, self._action = Float32MultiArray(), Float32MultiArray()
 
-    def connect(self, policy: Policy | None, odometry: str = "") -> None:
-        """`odometry`: a topic to take the base's velocity from instead of the legs."""
+    def connect(self, policy: Policy | None, odom_source: str = LEGS) -> None:
+        """`odom_source`: legs, or a topic to take the base's velocity from instead."""
         if policy is None:
             return
         self._observation.layout = labelled(policy.labels)
@@ -36,9 +37,9 @@ class PolicyNode(Node):
                 Float32MultiArray, extra(name), partial(self._hand_on, policy, name), 1
             )
 
-        if odometry and policy.odometry is not None:
+        if odom_source != LEGS and policy.odometry is not None:
             self.create_subscription(
-                Odometry, odometry, partial(self._hand_on_velocity, policy), SENSOR
+                Odometry, odom_source, partial(self._hand_on_velocity, policy), SENSOR
             )
 
     def _hand_on_velocity(self, policy: Policy, message: Odometry) -> None:

@@ -91,7 +91,7 @@ class SafetySupervisor(Node):
             self._robot, values["interface"], values["domain"], name="safety", clock=clock
         )
         self._switcher = MotionSwitcher(link.participant, MODE_TIMEOUT_S)
-        stage = values["stage"]
+        stage = self._stage = values["stage"]
         may_recover = load_stage(stage).recovery and self._robot.get_up is not None
         self.loop = SupervisorLoop(
             self._robot, events, link, channel, values["dead_man"], stage, may_recover
@@ -194,6 +194,7 @@ class SafetySupervisor(Node):
             "torque_fraction": f"{verdict.torque_fraction:.2f}",
             "taken_over": str(supervisor.taken_over).lower(),
             "resets": str(supervisor.resets),
+            "stage": self._stage,
             "control": loop.chain.report.mode if loop.chain.report else "not running",
             "recorder": self._recorder_says(),
             "events": ", ".join(active),
@@ -213,6 +214,8 @@ class SafetySupervisor(Node):
         array.header.stamp = self.get_clock().now().to_msg()
         state = self._status()  # a latched stop outlives the watch that called for it
         state.name = f"{self.get_name()}: state"
+        where = KeyValue(key="namespace", value=self.get_namespace())  # /diagnostics has none
+        state.values = [*state.values, where]
         watches = self.loop.supervisor.watches.values()
         array.status = [state, *(self._status_of(watch) for watch in watches)]
         self._diagnostics.publish(array)

@@ -17,7 +17,8 @@ from sim2real_deploy.nodes.common import LATCHED
 class StackClient:
     """What a node that operates or shows the stack holds on to.
 
-    `updated` is called after each change of mode or safety, in the executor's thread.
+    `updated` is called after each change of mode or safety, in the executor's thread. `velocity`
+    is the topic it drives on; None for one that only watches and asks.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class StackClient:
         *,
         updated: Callable[[], None] = lambda: None,
         depth: int = 10,
-        velocity: str = topics.VELOCITY,
+        velocity: str | None = topics.VELOCITY,
     ) -> None:
         self.mode = ""
         self.safety = DiagnosticStatus()
@@ -40,7 +41,10 @@ class StackClient:
             name: node.create_client(Trigger, topics.service(robot, name), qos_profile=quality)
             for name in requests
         }
-        self._velocity = node.create_publisher(Twist, velocity, 10) if requests else None
+        # Without one where nobody drives: an idle publisher of Twist on `cmd_vel` would keep
+        # control from listening to a planner that sends TwistStamped.
+        drives = velocity if self.services else None
+        self._velocity = node.create_publisher(Twist, drives, 10) if drives else None
         node.create_subscription(String, topics.MODE, self._on_mode, LATCHED)
         node.create_subscription(DiagnosticStatus, topics.SAFETY, self._on_safety, LATCHED)
         node.create_subscription(String, topics.RUN, self._on_run, LATCHED)

@@ -31,6 +31,7 @@ class VelocityTopic:
             True: (TwistStamped, on_stamped),
         }
         self._stamped = False
+        self._told_both = False
         self._subscription = self._subscribe()
         node.create_timer(LOOK_S, self._look)
 
@@ -43,6 +44,12 @@ class VelocityTopic:
         found = self._node.get_publishers_info_by_topic(self._topic_name)
         types = {publisher.topic_type for publisher in found}
         stamped = {kind == _STAMPED for kind in types}
+        if len(stamped) > 1 and not self._told_both:
+            self._told_both = True
+            self._node.get_logger().warning(
+                f"{self._topic} has publishers of Twist and of TwistStamped; only "
+                f"{self._callbacks[self._stamped][0].__name__} is listened to. Stop the other one"
+            )
         if len(stamped) != 1 or self._stamped in stamped:
             return
         self._stamped = not self._stamped

@@ -1,0 +1,5 @@
+"""The rqt plugin: the stack at a glance, and a STOP. Loaded by rqt through plugin.xml.
+
+`model.py` decides what is shown and needs neither Qt nor ROS; `client.py` talks to the stack;
+`panel.py` and `graph.py` are Qt; `plugin.py` joins them inside rqt.
+"""

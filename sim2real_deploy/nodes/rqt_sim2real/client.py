@@ -1,0 +1,117 @@
+"""The plugin's own node, in its own thread.
+
+Not rqt's shared node: another plugin that blocks or spins that one must not delay a STOP.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from nav_msgs.msg import Odometry
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float32MultiArray, Float64MultiArray, String
+
+from sim2real_deploy import topics
+from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR
+from sim2real_deploy.nodes.newest import Newest
+from sim2real_deploy.nodes.rqt_sim2real.model import Heard
+from sim2real_deploy.nodes.stack_client import StackClient
+
+REQUESTS = ("estop", "stop", "reset", "stand", "walk", "sit")
+SUPERVISOR = "safety_supervisor: state"  # the status it reports once a second
+Answered = Callable[[str, bool, str], None]  # request, done, words
+
+
+class Client:
+    """What the stack says, as plain values, and the requests it takes."""
+
+    def __init__(self, namespace: str, robot: str) -> None:
+        self.heard = Heard()
+        self._told = (0.0, 0.0)  # forward and turning, as the policy was last told
+        self._node = Node("rqt_sim2real", namespace=namespace or None, enable_rosout=False)
+        self._stack = StackClient(
+            self._node, robot, REQUESTS, updated=self._on_stack, velocity=None
+        )
+        self._joints = Newest(self._node, JointState, topics.JOINTS, SENSOR)
+        self._odometry = Newest(self._node, Odometry, topics.ODOMETRY, SENSOR)
+        self._ticks = Newest(self._node, Float64MultiArray, topics.TICKS, REPLAYED)
+        subscribe = self._node.create_subscription
+        subscribe(String, topics.LEASE, self._on_lease, LATCHED)
+        subscribe(Float32MultiArray, topics.TEMPERATURES, self._on_temperatures, SENSOR)
+        subscribe(DiagnosticArray, topics.STATISTICS, self._on_statistics, 10)
+        subscribe(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, 10)
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self._node)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._spin, name="rqt_sim2real", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._executor.wake()
+        self._thread.join()
+        self._executor.shutdown()
+        self._node.destroy_node()
+
+    def service(self, request: str) -> str:
+        """Its full name."""
+        return f"{self._node.get_namespace().rstrip('/')}/{self._stack.services[request].srv_name}"
+
+    def offered(self, request: str) -> bool:
+        return bool(self._stack.services[request].service_is_ready())
+
+    def ask(self, request: str, answered: Answered) -> None:
+        """Call the service of this request and of no other, at once, from any thread."""
+        self._stack.ask(request, lambda done, words: answered(request, done, words))
+
+    def speed(self) -> tuple[float, float, float, float] | None:
+        """Forward and turning: as the policy was told, then as measured; None without news."""
+        odometry, ticks = self._odometry.take(), self._ticks.take()
+        if ticks is not None and len(ticks.layout.dim) == 2:
+            columns = ticks.layout.dim[1].label.split(",")
+            row = ticks.data[-len(columns) :]
+            self._told = row[columns.index("vx")], row[columns.index("wz")]
+        if odometry is None:
+            return None
+        twist = odometry.twist.twist
+        forward, turning = self._told
+        return forward, twist.linear.x, turning, twist.angular.z
+
+    def torques(self) -> Sequence[float] | None:
+        """Of each joint, in Nm; None without news."""
+        joints = self._joints.take()
+        return None if joints is None else list(joints.effort)
+
+    def _spin(self) -> None:
+        with suppress(ExternalShutdownException):  # rqt ended, and ROS in it before us
+            while not self._closing.is_set():
+                self._executor.spin_once(timeout_sec=0.5)
+
+    def _on_stack(self) -> None:
+        heard, safety = self.heard, self._stack.safety
+        heard.mode, heard.safety = self._stack.mode, safety.message
+        heard.stopped = safety.level == DiagnosticStatus.ERROR
+        heard.safety_facts = {pair.key: pair.value for pair in safety.values}
+
+    def _on_lease(self, message: String) -> None:
+        self.heard.lease = message.data
+
+    def _on_temperatures(self, message: Float32MultiArray) -> None:
+        names = message.layout.dim[0].label.split(",") if message.layout.dim else ()
+        self.heard.temperatures = dict(zip(names, message.data, strict=False))
+
+    def _on_statistics(self, _: DiagnosticArray) -> None:
+        self.heard.control_s = time.monotonic()
+        self.heard.statistics = dict(self._stack.statistics)
+        self.heard.recording = self._stack.recording
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        """Of every robot on this ROS domain: only the report of our own supervisor counts."""
+        for status in message.status:
+            where = {pair.key: pair.value for pair in status.values}.get("namespace")
+            if status.name == SUPERVISOR and where == self._node.get_namespace():
+                self.heard.supervisor_s = time.monotonic()

@@ -1,0 +1,155 @@
+"""The plugin as rqt loads it: a timer carries what the stack said to the panel."""
+
+import queue
+import time
+from typing import Any
+
+from python_qt_binding.QtCore import QTimer
+from python_qt_binding.QtWidgets import QInputDialog
+from rqt_gui_py.plugin import Plugin
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.nodes.rqt_sim2real.client import Client
+from sim2real_deploy.nodes.rqt_sim2real.model import (
+    HeatTiers,
+    History,
+    Line,
+    Requests,
+    Tone,
+    banner,
+    hottest,
+    lines,
+)
+from sim2real_deploy.nodes.rqt_sim2real.panel import Panel
+from sim2real_deploy.robots import RobotSpec, load_robot
+
+FRAME_MS = 50
+LINES_EVERY = 4  # frames
+SPAN_S = 20.0
+DEFAULT_ROBOT = "go2"
+SPEEDS = ("forward told", "forward", "turning told", "turning")
+
+
+class Sim2Real(Plugin):  # type: ignore[misc]
+    """One robot's stack. The gear in its title bar chooses another namespace or model."""
+
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
+        self.setObjectName("Sim2Real")
+        self._context = context
+        self._namespace, self._robot = "", DEFAULT_ROBOT
+        self._answers: queue.SimpleQueue[tuple[str, bool, str]] = queue.SimpleQueue()
+        self._frame = 0
+        self._client: Client | None = None
+        self._panel: Panel | None = None
+        self._open()
+        self._timer = QTimer(self)
+        self._timer.timeout.connect(self._draw)
+        self._timer.start(FRAME_MS)
+
+    # What rqt calls
+
+    def shutdown_plugin(self) -> None:
+        self._timer.stop()
+        if self._client is not None:
+            self._client.close()
+
+    def save_settings(self, _plugin_settings: Any, instance_settings: Any) -> None:
+        instance_settings.set_value("namespace", self._namespace)
+        instance_settings.set_value("robot", self._robot)
+
+    def restore_settings(self, _plugin_settings: Any, instance_settings: Any) -> None:
+        namespace = str(instance_settings.value("namespace", "") or "")
+        robot = str(instance_settings.value("robot", DEFAULT_ROBOT) or DEFAULT_ROBOT)
+        self._choose(namespace, robot)
+
+    def trigger_configuration(self) -> None:
+        namespace, chosen = QInputDialog.getText(
+            self._panel, "sim2real", "The robot's namespace; empty for none:", text=self._namespace
+        )
+        if not chosen:
+            return
+        robot, chosen = QInputDialog.getText(
+            self._panel, "sim2real", "Its model, a name in config/robots:", text=self._robot
+        )
+        if chosen:
+            self._choose(namespace.strip(), robot.strip())
+
+    # One robot at a time
+
+    def _choose(self, namespace: str, robot: str) -> None:
+        if (namespace, robot) == (self._namespace, self._robot):
+            return
+        try:
+            load_robot(robot)
+        except Refusal as refusal:
+            if self._panel is not None:
+                self._panel.show_answer(Line(str(refusal), Tone.BAD))
+            return
+        self._namespace, self._robot = namespace, robot
+        if self._client is not None:
+            self._client.close()
+        self._open()
+
+    def _open(self) -> None:
+        spec = load_robot(self._robot)
+        self._tiers = HeatTiers(spec.temperature.warn, spec.temperature.stop)
+        self._requests = Requests()
+        self._speed = History(SPEEDS, SPAN_S)
+        self._legs = leg_joints(spec)
+        self._torque = History(tuple(self._legs), SPAN_S)
+        self._client = Client(self._namespace, self._robot)
+        if self._panel is not None:
+            self._context.remove_widget(self._panel)
+            self._panel.deleteLater()
+        self._panel = Panel(self._ask, self._speed, self._torque, self._tiers)
+        title = f"sim2real {self._namespace or self._robot}"
+        number = self._context.serial_number()
+        self._panel.setWindowTitle(title if number < 2 else f"{title} ({number})")
+        self._context.add_widget(self._panel)
+
+    def _ask(self, request: str) -> None:
+        """At once, in this thread: what is asked waits for no timer."""
+        assert self._client is not None
+        if not self._client.offered(request):
+            self._requests.cannot(request, self._client.service(request), time.monotonic())
+            return
+        self._requests.asked(request, time.monotonic())
+        self._client.ask(request, lambda *answer: self._answers.put(answer))
+
+    # What is shown
+
+    def _draw(self) -> None:
+        client, panel, now_s = self._client, self._panel, time.monotonic()
+        assert client is not None
+        assert panel is not None
+        while not self._answers.empty():
+            self._requests.answered(*self._answers.get(), now_s)
+        panel.show_answer(self._requests.line(now_s))
+        speed, torques = client.speed(), client.torques()
+        if speed is not None:
+            self._speed.add(now_s, speed)
+        if torques is not None:
+            legs = self._legs.values()
+            self._torque.add(now_s, [max((torques[i] for i in leg), key=abs) for leg in legs])
+        for graph in panel.graphs:
+            graph.show_at(now_s)
+        self._frame += 1
+        if self._frame % LINES_EVERY == 1:
+            self._show_lines(client, panel, now_s)
+
+    def _show_lines(self, client: Client, panel: Panel, now_s: float) -> None:
+        heard = client.heard
+        panel.show_banner(banner(heard, client.offered("estop"), client.service("estop"), now_s))
+        for name, line in lines(heard).items():
+            panel.show_line(name, line)
+        panel.show_line("heat", hottest(heard.temperatures, self._tiers))
+        panel.show_heat(dict(heard.temperatures))
+
+
+def leg_joints(spec: RobotSpec) -> dict[str, list[int]]:
+    """Each leg's places among the joints; four curves say more than twelve."""
+    return {
+        name: [spec.joint_names.index(joint) for joint in leg.joints]
+        for name, leg in spec.legs.items()
+    }
