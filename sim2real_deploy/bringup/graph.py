@@ -42,7 +42,12 @@ class Process:
     respawn: bool = False  # restarted when it ends by itself
 
 
-ROBOT = Argument("robot", "twin", "Walk the twin or the real robot.", ("twin", "real"))
+ROBOT = Argument(
+    "robot",
+    "twin",
+    "Walk our twin, the real robot, or another project's simulator on this computer.",
+    ("twin", "real", "simulator"),
+)
 MODEL = Argument("model", "go2", "Which robot it is: a file in config/robots.")
 INTERFACE = Argument("interface", "lo", "Network interface the robot is on; needed for `real`.")
 DOMAIN = Argument("domain", "0", "DDS domain of the robot's own bus (0 on the robot).")
@@ -112,20 +117,28 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
             "robot:=real needs interface:=NAME, the network interface that the robot is plugged "
             "into (`ip -brief address` lists them; the robot is 192.168.123.161)"
         )
+    foreign = values["robot"] == "simulator"
+    if foreign and values["interface"] != "lo":
+        raise Refusal(
+            f"robot:=simulator interface:={values['interface']}: a foreign simulator, which has no "
+            "motion switcher, battery or remote, is taken on 'lo' alone; off this computer there "
+            "may be a robot: robot:=real"
+        )
     if real and values["record"] != "true":
         raise Refusal("record:=false: nothing a real robot does goes unrecorded")
     if real:
         _check_clearance(values)
     _check_adaptation(values)
     wire = _wire(values)
-    world = {**wire, "clock": "" if real else _clock()}
+    twin = not real and not foreign
+    world = {**wire, "clock": _clock() if twin else ""}
     stage, policy, runs = ({name: values[name]} for name in ("stage", "policy", "runs"))
-    processes = [] if real else [_twin(values, world)]
+    processes = [_twin(values, world)] if twin else []
     if values["record"] == "true":
         label = {"label": Path(values["policy"]).name}
         recorder = {**wire, **stage, **policy, **runs, **label, "real": real}
         processes.append(Process("recorder", recorder, respawn=True))
-    who: dict[str, Value] = {"real": real}
+    who: dict[str, Value] = {"real": real, "foreign_simulator": foreign}
     watch = {**world, **stage, **runs, **who, "recorded": real, "dead_man": values["dead_man"]}
     processes.append(Process("safety_supervisor", watch, essential=True))
     cleared = {name: values[name] for name in ("runs", "last_run", "ungated") if real}
@@ -140,7 +153,7 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
 def walk_programme(values: Mapping[str, str]) -> tuple[Process, ...]:
     """The stack, and an operator that walks a short programme and judges it."""
     duration = _number(values, "duration")
-    truth = ODOMETRY if values["robot"] == "real" else TRUTH
+    truth = TRUTH if values["robot"] == "twin" else ODOMETRY
     operator: dict[str, Value] = {"robot": values["model"], "runs": values["runs"]}
     operator.update(duration=duration, truth=truth, recorded=values["record"] == "true")
     return (*go2_walk(values), Process("walk_programme", operator, essential=True))

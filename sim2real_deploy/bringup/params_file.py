@@ -12,7 +12,17 @@ from sim2real_deploy.errors import Refusal
 
 NOT_FROM_FILES = frozenset(
     {
-        *("supervised", "real", "recorded", "clock", "stage", "policy", "robot", "interface"),
+        *(
+            "supervised",
+            "real",
+            "recorded",
+            "clock",
+            "foreign_simulator",
+            "stage",
+            "policy",
+            "robot",
+            "interface",
+        ),
         *("domain", "runs", "last_run", "ungated", "dead_man", "settings"),
     }
 )

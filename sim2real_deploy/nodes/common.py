@@ -75,6 +75,9 @@ ROBOT = Parameter("robot", "go2", "Robot by its name in config/robots, or a file
 INTERFACE = Parameter("interface", "lo", "Network interface of the robot's DDS; never guessed.")
 DOMAIN = Parameter("domain", 0, "DDS domain of the robot's own bus (0 on the robot).", (0, 232))
 WIRE = (ROBOT, INTERFACE, DOMAIN)
+FOREIGN_SIMULATOR = Parameter(
+    "foreign_simulator", False, "Another project's simulator: no motion switcher, battery, remote."
+)
 CLOCK = Parameter("clock", "", "Name of a twin's clock, which may wait; '' for a robot's.")
 
 

@@ -26,7 +26,16 @@ from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Supervised, Unsupervised
 from sim2real_deploy.control.wire_claim import WireClaim
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import CLOCK, ROBOT, WIRE, Parameter, ProcessEnd, declare, run
+from sim2real_deploy.nodes.common import (
+    CLOCK,
+    FOREIGN_SIMULATOR,
+    ROBOT,
+    WIRE,
+    Parameter,
+    ProcessEnd,
+    declare,
+    run,
+)
 from sim2real_deploy.nodes.driver import Driver
 from sim2real_deploy.nodes.outside_odometry import LEGS
 from sim2real_deploy.nodes.policy import PolicyNode
@@ -52,6 +61,7 @@ POLICY = (
 DRIVER = (
     *WIRE,
     CLOCK,
+    FOREIGN_SIMULATOR,
     Parameter("stage", "", "How far it may go: a stage in config/stages.yaml; '' for its default."),
     Parameter("adaptation", "none", "What it corrects while walking: none, strength, mrac, all."),
     Parameter("supervised", True, "Move only under a safety supervisor. False for tests alone."),
@@ -102,6 +112,7 @@ class ControlNode(Driver):
             controller.situation,
             lambda: supervision.supervisor,
             lambda: Participant(values["domain"], values["interface"], "control listens"),
+            has_sport_mode=not values["foreign_simulator"],
         )
         self._chords: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self.connect(controller, self.ask, self._link.now_ns, values["odom_source"])
@@ -117,6 +128,7 @@ class ControlNode(Driver):
         """However this process was started: nothing unwatched, nothing uncleared."""
         self._interface, self._real = values["interface"], values["real"]
         admission.check_wire(self._interface, values["clock"], values["supervised"])
+        admission.check_foreign_simulator(self._interface, values["foreign_simulator"])
         admission.check_policy(
             self._interface,
             self._real,

@@ -23,7 +23,16 @@ from std_srvs.srv import Trigger
 from sim2real_deploy import topics
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import CLOCK, LATCHED, WIRE, Parameter, ProcessEnd, declare, run
+from sim2real_deploy.nodes.common import (
+    CLOCK,
+    FOREIGN_SIMULATOR,
+    LATCHED,
+    WIRE,
+    Parameter,
+    ProcessEnd,
+    declare,
+    run,
+)
 from sim2real_deploy.preflight import admission
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.local_channel import LocalChannel, run_directory
@@ -48,6 +57,7 @@ BUTTONS = ("", "R1", "L1", "R2", "L2", "A", "B", "X", "Y")
 PARAMETERS = (
     *WIRE,
     CLOCK,
+    FOREIGN_SIMULATOR,
     Parameter("stage", "tether", "How far it may go: a stage in config/safety.yaml."),
     Parameter("settings", "", "Another file in the form of config/safety.yaml."),
     Parameter("dead_man", "", "Button of the remote to be held while walking.", choices=BUTTONS),
@@ -75,6 +85,8 @@ class SafetySupervisor(Node):
         super().__init__("safety_supervisor")
         values = declare(self, PARAMETERS)
         admission.check_wire(values["interface"], values["clock"])
+        foreign: bool = values["foreign_simulator"]
+        admission.check_foreign_simulator(values["interface"], foreign)
         self._real = admission.is_real(values["interface"], values["real"])
         self._recorded = values["recorded"] or self._real
         self._started_ns = time.monotonic_ns()
@@ -97,6 +109,7 @@ class SafetySupervisor(Node):
             self._robot, events, link, channel, values["dead_man"], stage, may_recover
         )
 
+        self.loop.foreign_simulator = foreign
         self._state = self.create_publisher(DiagnosticStatus, topics.SAFETY, LATCHED)
         self._diagnostics = self.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
         for name, callback in (
@@ -111,10 +124,9 @@ class SafetySupervisor(Node):
         self.create_timer(1.0, self._diagnose)
         self._told: DiagnosticStatus | None = None
         self._leaving = threading.Event()
-        self._slow = [
-            threading.Thread(target=self._look_around, name="surroundings"),
-            threading.Thread(target=self._watch_mode, name="motion mode"),
-        ]
+        self._slow = [threading.Thread(target=self._look_around, name="surroundings")]
+        if not foreign:  # which has no motion switcher to be asked
+            self._slow.append(threading.Thread(target=self._watch_mode, name="motion mode"))
         self.loop.start()
         for thread in self._slow:
             thread.start()

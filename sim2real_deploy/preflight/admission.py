@@ -28,6 +28,16 @@ def check_wire(interface: str, clock: str, supervised: bool = True) -> None:
         )
 
 
+def check_foreign_simulator(interface: str, foreign: bool) -> None:
+    """Without motion switcher, battery and remote only where no robot can be: on this machine."""
+    if foreign and interface != LOOPBACK:
+        raise Refusal(
+            f"foreign_simulator:=true on interface '{interface}': a simulator without motion "
+            f"switcher, battery and remote is taken on '{LOOPBACK}' alone; off this machine there "
+            "may be a robot, which has all three"
+        )
+
+
 def check_policy(
     interface: str,
     real: bool,

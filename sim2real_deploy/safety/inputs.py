@@ -44,6 +44,7 @@ class Inputs:
     mode_silence_s: float | None = None  # since the motion switcher last answered; None: not asked
     recorder_silence_s: float | None = None  # None: no recording is required
     disk_free_gb: float | None = None
+    foreign_simulator: bool = False  # it has no battery and no remote: their zeros say nothing
     unfit: str = ""  # why this computer is not fit for a real robot
     wall_ns: int = 0
     pressed: frozenset[str] = frozenset()  # "estop", "stop": called since the last cycle

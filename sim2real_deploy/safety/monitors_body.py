@@ -80,7 +80,8 @@ class Battery:
 
     def measure(self, inputs: Inputs, _now_ns: int) -> Readings:
         state = inputs.state
-        if state is not None and state.battery_percent >= 0:
+        told = state is not None and state.battery_percent >= 0 and not inputs.foreign_simulator
+        if state is not None and told:
             content = state.cell_millivolts.tobytes()
             if content != self._cells:
                 self._cells = content
@@ -122,7 +123,9 @@ class RemoteControl:
         return {
             "remote_estop": Reading(float(self._remote.pressed >= ESTOP_CHORD)),
             "dead_man_s": _since(self._held_ns, now_ns) if self._dead_man else None,
-            "remote_silence_s": _since(self._alive_ns, now_ns),
+            "remote_silence_s": (
+                None if inputs.foreign_simulator else _since(self._alive_ns, now_ns)
+            ),
         }
 
 

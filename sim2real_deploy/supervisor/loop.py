@@ -61,6 +61,7 @@ class SupervisorLoop:
         # Written by the node's slow threads, read here.
         self.sport_mode = self.vendor_mode = False
         self.mode_silence_s: float | None = None
+        self.foreign_simulator = False  # set before the start, and not changed after it
         self.unfit = ""
         self.recorder_silence_s: float | None = None
         self.disk_free_gb: float | None = None
@@ -174,6 +175,7 @@ class SupervisorLoop:
             sport_mode=self.sport_mode,
             vendor_mode=self.vendor_mode,
             mode_silence_s=self.mode_silence_s,
+            foreign_simulator=self.foreign_simulator,
             unfit=self.unfit,
             recorder_silence_s=self.recorder_silence_s,
             disk_free_gb=self.disk_free_gb,

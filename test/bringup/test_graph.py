@@ -31,6 +31,16 @@ def test_the_robot_comes_first_and_control_is_watched_from_its_start():
     ]
 
 
+def test_a_foreign_simulator_is_there_already_and_has_no_clock_of_ours():
+    started = graph("go2_walk", robot="simulator")
+    assert [process.name for process in started] == ["recorder", "safety_supervisor", "control"]
+    for process in started[1:]:
+        assert process.parameters["foreign_simulator"] is True
+        assert process.parameters["clock"] == ""
+    for process in graph("go2_walk")[2:]:
+        assert process.parameters["foreign_simulator"] is False
+
+
 def test_only_what_control_does_not_lean_on_starts_again():
     pytest.importorskip("viser", reason="the dashboard is not installed")
     for process in graph("go2_walk", dashboard="true"):
@@ -43,7 +53,8 @@ def test_only_what_control_does_not_lean_on_starts_again():
     [
         ({"robot": "real"}, "interface:=NAME"),
         ({"robot": "real", "interface": "eth0", "record": "false"}, "unrecorded"),
-        ({"robot": "spot"}, "one of twin, real"),
+        ({"robot": "spot"}, "one of twin, real, simulator"),
+        ({"robot": "simulator", "interface": "eth0"}, "there may be a robot"),
         ({"domain": "233"}, "0 to 232"),
         ({"domain": "-1"}, "0 to 232"),
         ({"seed": "x"}, "whole number"),

@@ -97,7 +97,7 @@ def shown_by_rqt():
     for plugin, serials in running.items():
         for serial in serials:
             group = manager["groups"][f"plugin__{plugin.replace('/', '__')}__{serial}"]
-            keys = group["groups"]["plugin"]["keys"]
+            keys = group["groups"].get("plugin", {"keys": {}})["keys"]
             yield plugin, {k: ast.literal_eval(v["repr"]) for k, v in keys.items()}
 
 

@@ -29,6 +29,13 @@ def test_off_this_machine_nothing_runs_unwatched_or_on_a_twins_time() -> None:
         admission.check_wire("eth0", "w1234")
 
 
+def test_a_foreign_simulator_is_taken_on_this_machine_alone() -> None:
+    admission.check_foreign_simulator("lo", True)
+    admission.check_foreign_simulator("eth0", False)
+    with pytest.raises(Refusal, match="there may be a robot"):
+        admission.check_foreign_simulator("eth0", True)
+
+
 def test_a_stage_is_earned_whoever_starts_the_process(tmp_path: Path) -> None:
     admission.check_policy("eth0", True, "go2", "go2_walk", "tether", tmp_path, "", "")
     admission.check_policy("eth0", False, "go2", "go2_walk", "field", tmp_path, "", "")

@@ -356,6 +356,17 @@ def test_a_battery_at_zero_is_known_and_one_that_is_not_told_is_not() -> None:
     assert Battery().measure(with_state(battery_percent=-1), 0) == {}
 
 
+def test_the_zeros_of_a_foreign_simulator_say_nothing_but_its_chord_does() -> None:
+    chord = bytes((0, 0)) + buttons("L2", "B")[2:]  # a gamepad's bytes, without a remote's header
+    inputs = replace(with_state(battery_percent=0, remote=chord), foreign_simulator=True)
+    assert Battery().measure(inputs, 0) == {}
+    control = RemoteControl("")
+    control.measure(inputs, 0)
+    seen = control.measure(inputs, 5000 * MS)
+    assert seen["remote_silence_s"] is None
+    assert seen["remote_estop"] == Reading(1.0)
+
+
 def test_a_battery_without_cells_has_no_imbalance() -> None:
     cells = np.zeros(0, np.uint16)
     assert value(Battery(), "cell_imbalance_v", with_state(cell_millivolts=cells)) == 0

@@ -11,6 +11,7 @@ from rqt_gui_py.plugin import Plugin
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.rqt_sim2real.client import Client
 from sim2real_deploy.nodes.rqt_sim2real.model import (
+    REMOTE,
     HeatTiers,
     History,
     Line,
@@ -109,20 +110,31 @@ class Sim2Real(Plugin):  # type: ignore[misc]
         self._context.add_widget(self._panel)
 
     def _ask(self, request: str) -> None:
-        """At once, in this thread: what is asked waits for no timer."""
+        """At once, in this thread: what is asked waits for no timer. Qt aborts the program on an
+        error in here, and rqt with it: so it is told instead."""
         assert self._client is not None
-        if not self._client.offered(request):
-            self._requests.cannot(request, self._client.service(request), time.monotonic())
-            return
-        self._requests.asked(request, time.monotonic())
-        self._client.ask(request, lambda *answer: self._answers.put(answer))
+        now_s = time.monotonic()
+        try:
+            if not self._client.offered(request):
+                self._requests.cannot(request, self._client.service(request), now_s)
+                return
+            self._requests.asked(request, now_s)
+            self._client.ask(request, lambda *answer: self._answers.put(answer))
+        except Exception as error:
+            self._requests.answered(request, False, f"not sent: {error!r}. {REMOTE}", now_s)
 
     # What is shown
 
     def _draw(self) -> None:
-        client, panel, now_s = self._client, self._panel, time.monotonic()
+        client, panel = self._client, self._panel
         assert client is not None
         assert panel is not None
+        try:
+            self._show(client, panel, time.monotonic())
+        except Exception as error:
+            panel.show_banner(Line(f"this panel failed: {error!r}. {REMOTE}", Tone.BAD))
+
+    def _show(self, client: Client, panel: Panel, now_s: float) -> None:
         while not self._answers.empty():
             self._requests.answered(*self._answers.get(), now_s)
         panel.show_answer(self._requests.line(now_s))
