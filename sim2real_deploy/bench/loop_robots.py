@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sim2real_deploy.analysis.gap.closed_loop import tape_walk
+from sim2real_deploy.analysis.gap.closed_loop import How, tape_walk
 from sim2real_deploy.analysis.gap.world_fit import World
 from sim2real_deploy.analysis.loop.loop import Settings, fine_tuning, run_loop
 from sim2real_deploy.analysis.loop.tracking import track
@@ -56,7 +56,7 @@ def hidden_robot(bundle: Bundle, nominal: Imperfections, number: int) -> Imperfe
 def record(path: Path, bundle: Bundle, twin: Imperfections, seed: int) -> None:
     """A walk as a bag of the wire alone, with the commands it was given."""
     robot = World().twin(bundle.spec, twin, Floor())
-    tape = tape_walk(bundle, robot, seed, commands_of(seed, bundle.spec.wire.rate_hz))
+    tape = tape_walk(bundle, robot, seed, commands_of(seed, bundle.spec.wire.rate_hz), How())
     attachments = {
         WALK_ATTACHMENT: walk_attachment(EPOCH_NS + tape.asked_ns, {"asked": tape.asked}),
         "policy.onnx": bundle.model,

@@ -11,6 +11,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.drive import STAGE, Drive, fallen
 from sim2real_deploy.gate.engines import SimulatedRobot
 from sim2real_deploy.policy.bundle import Bundle
+from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.topics import LOW_STATE
 
 
@@ -41,6 +42,19 @@ class SimulatedWalk:
 
 
 @dataclass(frozen=True, slots=True)
+class How:
+    """What stood behind the policy when the recorded walk was walked."""
+
+    stage: str = STAGE
+    watched: bool = False  # motion capture told the policy its true velocity
+    bare: bool = False  # its targets went to the motors as they were: no limits, no modes
+
+    @classmethod
+    def as_in(cls, walk: Walk, stage: str = STAGE) -> "How":
+        return cls(stage, walk.watched, walk.foreign)
+
+
+@dataclass(frozen=True, slots=True)
 class Tape:
     """All that a walk in a simulator leaves behind; times in ns."""
 
@@ -54,18 +68,11 @@ class Tape:
 
 
 def walk_in_twin(
-    bundle: Bundle,
-    robot: SimulatedRobot,
-    seed: int,
-    commands: Array,
-    stage: str = STAGE,
-    watched: bool = False,
+    bundle: Bundle, robot: SimulatedRobot, seed: int, commands: Array, how: How | None = None
 ) -> SimulatedWalk:
-    """Stand up and follow the commands, one row for each wire period, until a fall at most.
-
-    `watched`: as under motion capture, the policy is given its true velocity, and it is recorded.
-    """
-    tape = tape_walk(bundle, robot, seed, commands, stage, watched)
+    """Stand up and follow the commands, one row for each wire period, until a fall at most."""
+    how = how or How()
+    tape = tape_walk(bundle, robot, seed, commands, how)
     log_ns = np.array([ns for ns, _ in tape.states], np.int64)
     walk = make_walk(
         f"twin, seed {seed}",
@@ -75,42 +82,36 @@ def walk_in_twin(
         tape.commands,
         (tape.asked_ns, tape.asked),
         tape.limited,
-        (tape.asked_ns, tape.seen) if watched else None,
-        watched,
+        (tape.asked_ns, tape.seen) if how.watched else None,
+        how.watched,
     )
     return SimulatedWalk(walk, tape.fell_s)
 
 
-def tape_walk(
-    bundle: Bundle,
-    robot: SimulatedRobot,
-    seed: int,
-    commands: Array,
-    stage: str = STAGE,
-    watched: bool = False,
-) -> Tape:
+def tape_walk(bundle: Bundle, robot: SimulatedRobot, seed: int, commands: Array, how: How) -> Tape:
     robot.reset(seed)
     tap = _Tapped(robot)
-    drive = Drive(bundle, robot, stage, plant=tap)
-    drive.stand_and_walk()
+    drive = Drive(bundle, robot, how.stage, plant=tap)
+    drive.stand()
+    if not how.bare:
+        drive.walk()
     tap.states.clear()
     tap.commands.clear()
+    walker = _Bare(bundle, drive) if how.bare else _Ours(drive)
     rate = bundle.spec.wire.rate_hz
     asked: list[tuple[int, tuple[float, ...]]] = []
     seen: list[tuple[float, ...]] = []
     limited, fell_s = 0, None
-    policy = drive.controller.policy
     for row, command in enumerate(commands.tolist()):
-        if watched and policy is not None:
+        if how.watched:
             seen.append(tuple(robot.base_truth.body_velocity.tolist()))
-            policy.give_velocity(seen[-1])
-        drive.walk_at(tuple(command))
-        drive.tick()
+            walker.policy.give_velocity(seen[-1])
+        walker.tick(tuple(command))
         asked.append((robot.now_ns(), tuple(command)))
-        limited += any(drive.controller.limiter.acted)
+        limited += walker.limited
         if row % 50 == 0 and fallen(robot, robot.truth):
             fell_s = row / rate
-        if fell_s is not None or drive.controller.mode is not Mode.WALKING:
+        if fell_s is not None or not walker.walks:
             break
     if not tap.states:
         raise Refusal("the twin said nothing while it should have walked")
@@ -123,3 +124,51 @@ def tape_walk(
         limited / len(asked),
         fell_s,
     )
+
+
+class _Ours:
+    """The robot's own control code: modes, command shaping, limits."""
+
+    def __init__(self, drive: Drive) -> None:
+        self._drive = drive
+        assert drive.controller.policy is not None
+        self.policy = drive.controller.policy
+
+    def tick(self, command: tuple[float, ...]) -> None:
+        vx, vy, wz = command
+        self._drive.walk_at((vx, vy, wz))
+        self._drive.tick()
+
+    @property
+    def limited(self) -> bool:
+        return any(self._drive.controller.limiter.acted)
+
+    @property
+    def walks(self) -> bool:
+        return self._drive.controller.mode is Mode.WALKING
+
+
+class _Bare:
+    """The policy alone, as most scripts run one: its target is the command until the next."""
+
+    limited, walks = False, True
+
+    def __init__(self, bundle: Bundle, drive: Drive) -> None:
+        self._link = drive.link
+        self.policy = bundle.open()
+        self._period = 1 / bundle.spec.wire.rate_hz
+        self._every = round(bundle.spec.wire.rate_hz / bundle.contract.rate_hz)
+        self._row = 0
+        zeros = np.zeros(bundle.spec.joint_count, np.float32)
+        self._command = JointCommand(
+            self.policy.target, zeros, self.policy.kp, self.policy.kd, zeros
+        )
+        self._state: RobotState | None = None
+
+    def tick(self, command: tuple[float, ...]) -> None:
+        self._state = self._link.wait(self._period) or self._state
+        if self._state is not None and self._row % self._every == 0:
+            self.policy.observe(self._state, command)
+            self.policy.infer()
+        self._row += 1
+        self._link.send(self._command)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sim2real_deploy.analysis.gap.causes import Cause, Findings, causes_of, find, in_order
-from sim2real_deploy.analysis.gap.closed_loop import walk_in_twin
+from sim2real_deploy.analysis.gap.closed_loop import How, walk_in_twin
 from sim2real_deploy.analysis.gap.distances import auc, distances
 from sim2real_deploy.analysis.gap.figures import Figure, Speed, compare_figures, compare_speeds
 from sim2real_deploy.analysis.gap.walk import LEAST_S, LEAST_WATCHED_S, SETTLE_S, Walk
@@ -120,12 +120,11 @@ def measure_gap(
 ) -> Gap:
     floor = floor or Floor()
     spec = robot.robot
-    commands = robot["command"]
+    commands, how = robot["command"], How.as_in(robot, stage)
 
     def walked(world: World, seed: int) -> tuple[Walk, float | None]:
-        simulated = walk_in_twin(
-            bundle, world.twin(spec, imperfections, floor), seed, commands, stage, robot.watched
-        )
+        twin = world.twin(spec, imperfections, floor)
+        simulated = walk_in_twin(bundle, twin, seed, commands, how)
         return simulated.walk, simulated.fell_s
 
     (twin, fell_s), (second, _) = (walked(World(), seed) for seed in SEEDS)

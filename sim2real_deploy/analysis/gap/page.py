@@ -151,7 +151,8 @@ def _plots(gap: Gap) -> Section:
         content.append(Line("command", seconds[0], gap.robot["command"][:, axis]))
         plots.append(lines(name, "m/s", content))
     for joint, name in enumerate(gap.robot.robot.joint_names[:3]):
-        for column, unit in (("q", "rad"), ("torque", "Nm")):
+        shown = [("q", "rad"), *([("torque", "Nm")] if gap.robot.torque_known else [])]
+        for column, unit in shown:
             content = [
                 Line(side, at, walk[column][:, joint])
                 for (side, walk), at in zip(sides, seconds, strict=True)

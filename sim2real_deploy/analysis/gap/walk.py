@@ -5,7 +5,7 @@ Both sides pass through the same code, so whatever an estimate gets wrong it get
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class Walk:
     samples: Sequence[tuple[bytes, ...]]  # commands on the wire between a row and the next
     limited: float  # share of the rows in which a limit changed what the policy asked for
     watched: bool = False  # velocity is the true one: from motion capture, or from the simulator
+    foreign: bool = False  # of a stack that is not ours: no limits of ours stood behind the policy
 
     def __getitem__(self, name: str) -> Array:
         return self.columns[name]
@@ -121,6 +122,7 @@ def _walk_of_log(recorded: Recorded) -> Walk:
         raise Refusal(f"{bag.path}: was imported without velocity.asked: what was it told to do?")
     view = View(recorded, recorded.load(TOPICS))
     topic = bag.require(LOW_CMD)
+    foreign = bag.information.get("imported") == "true"
     walk = make_walk(
         bag.path.resolve().name,
         recorded.robot,
@@ -137,7 +139,7 @@ def _walk_of_log(recorded: Recorded) -> Walk:
         raise Refusal(
             f"{bag.path}: is {len(walk) / walk.rate_hz:.1f} s long; this needs {least_s:g} s"
         )
-    return walk
+    return replace(walk, foreign=foreign)
 
 
 def make_walk(
