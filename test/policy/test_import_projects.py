@@ -436,7 +436,8 @@ def test_old_rl_sar_asks_for_what_it_never_had(tmp_path: Path) -> None:
     given = {"joints": "gym", "default_position": off_pose(GYM), "rate_hz": 50}
     contract = bring_in(flat(tmp_path / "in"), tmp_path / "out", given).contract
     assert contract.action.scale[:3] == (0.125, 0.25, 0.25)
-    assert contract.observations[0].newest == "first"  # its list is read from the back
+    imported = bring_in_with_notes(flat(tmp_path / "in"), tmp_path / "again", given)
+    assert imported.open_orders == {"newest": ("last", "first")}  # readers of this form differ
 
 
 def test_quadruped_ros2_control_has_the_rest_in_robot_control_yaml(tmp_path: Path) -> None:
@@ -446,6 +447,7 @@ def test_quadruped_ros2_control_has_the_rest_in_robot_control_yaml(tmp_path: Pat
     dump(tmp_path / "in" / "robot_control.yaml", content)
     contract = bring_in(source, tmp_path / "out").contract
     assert (contract.rate_hz, list(contract.joints)) == (50.0, GYM)
+    assert contract.observations[0].newest == "first"  # its list is read from the back
 
 
 # ---- legged_rl_deploy

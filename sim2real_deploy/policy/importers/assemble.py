@@ -4,7 +4,7 @@ Nothing is written before the bundle has passed what `load_bundle` will ask of i
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from sim2real_deploy.policy import record, save
 from sim2real_deploy.policy.bundle import Bundle, check_against_robot, load_bundle
 from sim2real_deploy.policy.contract import Contract, Group
 from sim2real_deploy.policy.importers import network, onnx_metadata, read_draft
-from sim2real_deploy.policy.importers.draft import Answers, Draft
+from sim2real_deploy.policy.importers.draft import Answers, Draft, Held
 from sim2real_deploy.policy.importers.network import Converter, Network
 from sim2real_deploy.policy.importers.robots import known_robots
 from sim2real_deploy.policy.observations import Observation
@@ -52,12 +52,24 @@ def import_policy(
     name: str = "",
 ) -> Imported:
     form, draft = read_draft(source, answers)
+    draft.trusted = answers.optional("trust", "")
+    if draft.trusted not in ("", "file", "network"):
+        raise Refusal(f"--set trust={draft.trusted}: must be file or network")
     answers.refuse_unused(draft.source)
     draft.robot = answers.robot or draft.robot
     if answers.given:
         draft.notes["set"] = ", ".join(f"{key}={value}" for key, value in answers.given.items())
     contract, spec, model = _first_that_fits(form, draft, name or folder.resolve().name, convert)
     save.save_bundle(folder, contract, model)
+    damped = [
+        held.joint
+        for held, item in zip(contract.held, draft.held, strict=False)
+        if held.kd > item.kd
+    ]
+    if damped:
+        draft.assumed.append(
+            f"held with the robot's own, higher damping: {', '.join(dict.fromkeys(damped))}"
+        )
     assumed = tuple(dict.fromkeys(draft.assumed))
     bundle = load_bundle(folder, spec)
     return Imported(bundle, form, draft.network, assumed, draft.open_orders)
@@ -66,16 +78,37 @@ def import_policy(
 def _first_that_fits(
     form: str, draft: Draft, name: str, convert: Converter
 ) -> tuple[Contract, RobotSpec, bytes]:
+    """As drafted, or with the inputs in another form that the network takes."""
     try:
         return _assemble(form, draft, name, convert)
     except Refusal as refusal:
-        for observations in draft.other_observations:
+        drafted = draft.claims["observations"]
+        for observations in [*draft.other_observations, *_frame_and_history(drafted, draft)]:
             draft.claims["observations"] = observations
             try:
                 return _assemble(form, draft, name, convert)
             except Refusal:
                 continue
         raise refusal
+
+
+def _frame_and_history(
+    observations: list[dict[str, Any]], draft: Draft
+) -> Iterator[list[dict[str, Any]]]:
+    """Of a description with history: the newest frame as an input of its own, for a network that
+    takes both."""
+    if len(observations) != 1 or all(t.get("history", 1) == 1 for t in observations[0]["terms"]):
+        return
+    (history,) = observations
+    frame = {**history, "terms": [{**term, "history": 1} for term in history["terms"]]}
+    names = ["obs", "obs1"]
+    if draft.network.suffix == ".onnx":
+        sizes = network.input_sizes(draft.network)
+        names = sorted((name for name in sizes if not name.endswith(IN)), key=sizes.__getitem__)
+    if len(names) == 2:
+        yield [{**frame, "input": names[0]}, {**history, "input": names[1]}]
+        if draft.network.suffix != ".onnx":
+            yield [{**history, "input": names[0]}, {**frame, "input": names[1]}]
 
 
 def _assemble(
@@ -102,7 +135,8 @@ def _assemble(
         },
     }
     spec, contract = _find_robot(draft, claims)
-    onnx_metadata.cross_check(replace(draft, joints=contract.joints))
+    if onnx_metadata.cross_check(replace(draft, joints=contract.joints)):
+        return _assemble(form, draft, name, convert)
     sizes = [
         _size(group, contract, spec, f"{draft.source}: observations.{i}")
         for i, group in enumerate(contract.observations)
@@ -142,16 +176,14 @@ def _find_robot(draft: Draft, claims: dict[str, Any]) -> tuple[RobotSpec, Contra
 
 
 def _fit(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSpec, Contract]:
-    joints = _names(draft.joints, spec, draft.source)
+    count = len(draft.claims["default_position"]) if draft.robot else 0
+    joints = _names(draft.joints, spec, draft.source, count)
     held = _names([held.joint for held in draft.held], spec, draft.source)
     content = {
         **claims,
         "robot": spec.name,
         "joints": joints,
-        "held": [
-            {"joint": joint, "position": item.position, "kp": item.kp, "kd": item.kd}
-            for joint, item in zip(held, draft.held, strict=True)
-        ],
+        "held": [_held(joint, item, spec) for joint, item in zip(held, draft.held, strict=True)],
     }
     if draft.hold_rest:
         content["held"] += _rest(spec, {*joints, *held}, draft)
@@ -169,6 +201,13 @@ def _fit(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSp
             draft.assumed.append("the default pose in the order of the motors: only so it fits")
             return spec, moved
         raise
+
+
+def _held(name: str, item: Held, spec: RobotSpec) -> dict[str, Any]:
+    """With at least the robot's own damping: less lets a stiff waist swing under the policy."""
+    damping = max((joint.kd for joint in spec.joints if joint.name == name), default=0.0)
+    kd = max(item.kd, damping)
+    return {"joint": name, "position": item.position, "kp": item.kp, "kd": kd}
 
 
 def _rest(spec: RobotSpec, named: set[str], draft: Draft) -> list[dict[str, Any]]:
@@ -197,9 +236,15 @@ def _from_motor_order(content: dict[str, Any], draft: Draft, spec: RobotSpec) ->
     return moved
 
 
-def _names(joints: Sequence[str | int] | str, spec: RobotSpec, source: Path) -> list[str]:
-    """Names of joints that are named, numbered by motor, or numbered in a known order: gym.3."""
-    orders = {"sdk": spec.joint_names, **spec.joint_orders}
+def _names(
+    joints: Sequence[str | int] | str, spec: RobotSpec, source: Path, count: int = 0
+) -> list[str]:
+    """Names of joints that are named, numbered by motor, or numbered in a known order: gym.3.
+
+    Of a robot that the source names, a policy may move only the first `count` of an order."""
+    orders = {"gym": spec.joint_names, "sdk": spec.joint_names, **spec.joint_orders}
+    if isinstance(joints, str) and joints in ("gym", "sdk") and count:
+        return list(orders[joints][:count])
     if isinstance(joints, str):
         return list(_known_order(joints, orders, spec, source))
     names = []

@@ -63,6 +63,7 @@ class Draft:
     open_orders: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     # The inputs in other forms, where only the network can tell which it takes.
     other_observations: list[list[dict[str, Any]]] = field(default_factory=list)
+    trusted: str = ""  # where file and network disagree on a figure: "file" or "network"
     # Per-joint fields that may stand in the order of the motors instead of the policy's own.
     motor_order: tuple[str, ...] = ()
 

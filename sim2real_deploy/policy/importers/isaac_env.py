@@ -114,7 +114,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     assumed: list[str] = []
     joints = _joints(action, spec, assumed, f"{file}: actions.{name}")
     terms, flat = _terms(env, spec, joints, file)
-    default = by_pattern(env.scene.robot.init_state.joint_pos, joints, f"{file}: joint_pos")
+    default = _start_pose(env, joints, f"{file}: joint_pos")
     scale = by_pattern(action.scale, joints, f"{file}: actions.{name}.scale")
     offset = default
     if not action.use_default_offset:
@@ -143,6 +143,13 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     )
 
 
+def _start_pose(env: _Env, joints: tuple[str, ...], where: str) -> list[float]:
+    """Joints that the start pose does not name start at zero, as Isaac Lab has it."""
+    told = env.scene.robot.init_state.joint_pos
+    rest = [name for name in joints if not any(re.fullmatch(key, name) for key in told)]
+    return by_pattern({**told, **{re.escape(name): 0.0 for name in rest}}, joints, where)
+
+
 def _only_action(env: _Env, file: Path) -> tuple[str, Any]:
     actions = {name: value for name, value in env.actions.items() if value is not None}
     if len(actions) != 1:
@@ -155,7 +162,7 @@ def _robot(env: _Env, file: Path, answers: Answers) -> RobotSpec:
     fitting, why_not = [], []
     for spec in known_robots(answers.robot):
         try:
-            by_pattern(env.scene.robot.init_state.joint_pos, spec.joint_names, "joint_pos")
+            _start_pose(env, spec.joint_names, "joint_pos")
             fitting.append(spec)
         except Refusal as refusal:
             why_not.append(f"  {spec.name}: {refusal}")

@@ -5,6 +5,7 @@ stands in the deploy scripts, not in the file: it is taken from the project that
 this way, said, and can be set with `--set terms=...`. So can the history.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from sim2real_deploy.policy.importers.draft import (
     spread,
 )
 from sim2real_deploy.policy.importers.places import find_network
+from sim2real_deploy.policy.importers.robots import known_robots
 from sim2real_deploy.policy.importers.vocabulary import TERM_ORDERS, term_order
 
 NAME = "legged_gym deploy yaml"
@@ -60,6 +62,7 @@ class _Gym(Foreign):
     simulation_dt: float | None = Field(default=None, gt=0)
     control_decimation: int | None = Field(default=None, gt=0)
     policy_path: str = ""
+    xml_path: str = ""  # of the MuJoCo scene: its folder is named after the robot
     joints: tuple[int | str, ...] = ()
     arm_waist_joint2motor_idx: tuple[int, ...] = ()
     arm_waist_kps: tuple[float, ...] = ()
@@ -133,7 +136,9 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         source=file,
         network=found,
         joints=joints,
+        robot=_robot(gym.xml_path),
         held=_held(gym, file),
+        hold_rest=isinstance(joints, str),
         claims={
             "rate_hz": rate,
             "default_position": default,
@@ -155,6 +160,12 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         assumed=assumed,
         motor_order=("default_position", "offset"),
     )
+
+
+def _robot(xml_path: str) -> str | None:
+    """The robot whose model the file simulates, where it is one of ours."""
+    folders = {re.sub(r"_(description|mjcf|\d+dof)$", "", part) for part in Path(xml_path).parts}
+    return next((spec.name for spec in known_robots() if spec.name in folders), None)
 
 
 def _in_policy_order(values: list[float], gym: _Gym, file: Path) -> list[float]:
@@ -206,10 +217,12 @@ def _observations(
         return alone, []
     newest = answers.order("newest", ("first", "last") if him else ("last", "first"), orders)
     assumed.append(f"where it has history, the newest comes {newest} (--set newest=first or last)")
+    assumed.append("history frame by frame (--set layout=by_term: each term's past together)")
+    layout = answers.order("layout", ("by_frame", "by_term"), orders)
     stacked = {
         "input": "",
         "terms": [{**term, "history": frames} for term in terms],
-        "layout": "by_frame",
+        "layout": layout,
         "newest": newest,
         "start": "zeros",
     }

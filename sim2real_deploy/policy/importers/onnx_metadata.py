@@ -91,18 +91,21 @@ def _row(name: str, ours: str, scales: Any, file: Path, answers: Answers) -> dic
     return row
 
 
-def cross_check(draft: Draft) -> None:
-    """A description beside a network that describes itself: where they differ, one is wrong."""
+def cross_check(draft: Draft) -> bool:
+    """A description beside a network that describes itself: where they differ, one is wrong.
+
+    A person may say which: `draft.trusted`. True if the network's figures were put into the draft.
+    """
     if draft.network.suffix != ".onnx" or draft.network == draft.source:
-        return
+        return False
     data = network.metadata(draft.network)
     if "joint_names" not in data:
-        return
+        return False
     file = draft.network
     joints = _words(data, "joint_names", file)
     if list(draft.joints) != joints:
         raise Refusal(f"{draft.source}: joints: {_differ(draft.joints, joints)}; {file} says so")
-    claims = draft.claims
+    claims, changed = draft.claims, False
     for field, ours, theirs in (
         ("default_position", claims["default_position"], _numbers(data, "default_joint_pos", file)),
         ("kp", claims["kp"], _numbers(data, "joint_stiffness", file)),
@@ -116,16 +119,23 @@ def cross_check(draft: Draft) -> None:
         for name, one, other in zip(joints, ours, theirs, strict=True):
             most = LARGEST_ANGLE if field == "default_position" else LARGEST_SHARE * abs(other)
             if abs(one - other) > min(_rounding(one) + _rounding(other), most) + 1e-9:
-                raise Refusal(
-                    f"{draft.source}: {field}: {name} has {one:g}, but the network was trained "
-                    f"with {other:g} (metadata of {file})"
-                )
+                if draft.trusted == "network":
+                    part = claims["action"] if field == "action.scale" else claims
+                    part[field.removeprefix("action.")] = list(theirs)
+                    changed = True
+                elif draft.trusted != "file":
+                    raise Refusal(
+                        f"{draft.source}: {field}: {name} has {one:g}, but the network was trained "
+                        f"with {other:g} (metadata of {file}). Say which is right: "
+                        "--set trust=network or --set trust=file"
+                    )
     groups = claims["observations"]
     told = [term["name"] for group in groups for term in group["terms"]]
     names = _words(data, "observation_names", file)
     theirs_ = [translate(name, TERMS, f"{file}: observation_names") for name in names]
     if told != theirs_:
         raise Refusal(f"{draft.source}: observations: {_differ(told, theirs_)}; {file} says so")
+    return changed
 
 
 def _rounding(value: float) -> float:

@@ -10,6 +10,7 @@ NETWORKS = (".onnx", ".pt", ".pth", ".jit")
 DESCRIPTIONS = (".yaml", ".yml")
 # Below a folder that a description lies in or under: where projects keep their networks.
 _FOLDERS = ("", "exported", "policy", "policies", "models", "pre_train", "weights", "checkpoints")
+MOST_LISTED = 8
 _ANCESTORS, _ANCESTORS_OF_A_NAME = 6, 3  # a bare name is looked for nearer by
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
@@ -59,14 +60,40 @@ def find_network(file: Path, given: Path | None, named: str = "") -> Path:
         return checked(next(iter(by_stem.values())))
     if "policy" in by_stem and not named:
         return checked(by_stem["policy"])
+    above = list(by_stem.values()) or _above(file)
+    if len(above) == 1 and not named:
+        return checked(above[0])
     if named:
-        raise Refusal(f"{file}: its network '{named}' is not there; name it with --network FILE")
-    if by_stem:
-        names = ", ".join(path.name for path in by_stem.values())
-        raise Refusal(f"{file}: several networks near it ({names}); name one with --network FILE")
+        hint = f"; there are: {_listed(file, above)}" if above else ""
+        raise Refusal(
+            f"{file}: its network '{named}' is not there; name it with --network FILE{hint}"
+        )
+    if above:
+        raise Refusal(
+            f"{file}: several networks near it ({_listed(file, above)}); name one with "
+            "--network FILE"
+        )
     raise Refusal(
         f"{file}: no network near it ({', '.join(NETWORKS)}); name it with --network FILE"
     )
+
+
+def _listed(file: Path, found: list[Path]) -> str:
+    names = [os.path.relpath(path, Path.cwd()) for path in found]
+    names = [min(name, str(path), key=len) for name, path in zip(names, found, strict=True)]
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return ", ".join(names[:MOST_LISTED]) + more
+
+
+def _above(file: Path) -> list[Path]:
+    """The networks in the nearest folder above that keeps any, where projects keep theirs."""
+    for folder in file.absolute().parents[1 : _ANCESTORS_OF_A_NAME + 1]:
+        places = [folder / name for name in _FOLDERS if name]
+        places += [below for place in places if place.is_dir() for below in sorted(place.iterdir())]
+        found = [path for place in places if place.is_dir() for path in networks(place)]
+        if found:
+            return found
+    return []
 
 
 def checked(path: Path) -> Path:

@@ -1,9 +1,9 @@
 """rl_sar: config.yaml of the policy, beside base.yaml of the robot or, in its older form, alone.
 
 `joint_mapping` leads from the policy's joints to base.yaml's names. Everything is scaled, then
-clipped alike; history starts as zeros, and its number 0 is the newest. The older form, which
-quadruped_ros2_control still uses, has a key `framework`, one action scale, and reads the list of
-its history from the back.
+clipped alike; history starts as zeros, and its number 0 is the newest. The older form has a key
+`framework` and the joints in the same file. quadruped_ros2_control, which still uses it, reads the
+list of its history from the back; what other readers of that form do, the twin has to tell.
 """
 
 from pathlib import Path
@@ -22,6 +22,9 @@ from sim2real_deploy.policy.importers.vocabulary import translate
 NAME = "rl_sar config.yaml"
 # Not in its files: rl_sar feeds the sticks of a gamepad, -1 to 1, as they are.
 STICKS = {"vx": (-1.0, 1.0), "vy": (-1.0, 1.0), "wz": (-1.0, 1.0)}
+# The gait clock of unitree_rl_gym's humanoids, as forks of rl_sar name it.
+TERMS = {"g1_phase": "gait_phase", "gait_phase": "gait_phase", "phase": "gait_phase"}
+GAIT_PERIOD = 0.8  # s
 CONTROLLER = "robot_control.yaml"  # where quadruped_ros2_control has the joints
 
 
@@ -30,7 +33,7 @@ class _Config(Foreign):
     observations: tuple[str, ...] = Field(min_length=1)
     observations_history: tuple[int, ...] | None = None
     observations_history_priority: Literal["time", "term"] = "time"
-    clip_obs: float = Field(gt=0)
+    clip_obs: float | None = Field(default=None, gt=0)
     clip_actions_lower: tuple[float, ...] | None = None
     clip_actions_upper: tuple[float, ...] | None = None
     rl_kp: Numbers
@@ -75,7 +78,8 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         raise Refusal(f"{file}: wheel_indices: a robot on wheels cannot be run")
     names = _joints(config, base_file, file)
     count = len(names or (config.rl_kp if isinstance(config.rl_kp, tuple) else ()))
-    group = _group(config, file)
+    orders: dict[str, tuple[Any, ...]] = {}
+    group = _group(config, file, bool(controller), answers, orders)
     network = find_network(file, answers.network, config.model_name)
     wanted = {}
     if names is None:
@@ -98,7 +102,6 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     assumed = (
         [] if ranges is not STICKS else ["commands from -1 to 1, as rl_sar's sticks give them"]
     )
-    orders: dict[str, tuple[Any, ...]] = {}
     joints: Any = names or given["joints"]
     if controller and names is not None:
         joints = answers.order("joints", (names, "sdk", "gym", "isaac"), orders)
@@ -147,10 +150,11 @@ def _joints(config: _Config, base_file: Path | None, file: Path) -> list[str] | 
         )
     if names is None or config.joint_mapping is None:
         return list(names) if names else None
-    if sorted(config.joint_mapping) != list(range(len(names))):
+    places = set(config.joint_mapping)
+    if len(places) != len(config.joint_mapping) or not places <= set(range(len(names))):
         raise Refusal(
-            f"{file}: joint_mapping: must name each of the {len(names)} joints of "
-            f"{base_file or file} once"
+            f"{file}: joint_mapping: must name joints of {base_file or file}, 0 to "
+            f"{len(names) - 1}, each at most once"
         )
     return [names[index] for index in config.joint_mapping]
 
@@ -163,9 +167,15 @@ def _clip(config: _Config, count: int, file: Path) -> list[tuple[float, float]] 
     return list(zip(low, high, strict=True))
 
 
-def _group(config: _Config, file: Path) -> dict[str, Any]:
+def _group(
+    config: _Config,
+    file: Path,
+    from_the_back: bool,
+    answers: Answers,
+    orders: dict[str, tuple[Any, ...]],
+) -> dict[str, Any]:
     history = config.observations_history or (0,)
-    if config.framework:
+    if from_the_back:
         history = history[::-1]
     length = len(history)
     newest_first = history == tuple(range(length))
@@ -174,6 +184,10 @@ def _group(config: _Config, file: Path) -> dict[str, Any]:
             f"{file}: observations_history: {list(history)} leaves steps out; only 0 to n, "
             "or back, can be run"
         )
+    newest = "first" if newest_first else "last"
+    if config.framework and length > 1:
+        other = "last" if newest_first else "first"
+        newest = answers.order("newest", (newest, other), orders)
     scales: dict[str, Any] = {
         "lin_vel": config.lin_vel_scale,
         "ang_vel": config.ang_vel_scale,
@@ -183,10 +197,11 @@ def _group(config: _Config, file: Path) -> dict[str, Any]:
     }
     terms = [
         {
-            "name": translate(name, {}, f"{file}: observations"),
+            "name": translate(name, TERMS, f"{file}: observations"),
             "scale": scales.get(name, 1.0),
-            "clip": (-config.clip_obs, config.clip_obs),
+            "clip": None if config.clip_obs is None else (-config.clip_obs, config.clip_obs),
             "history": length,
+            **({"params": {"period": GAIT_PERIOD}} if name in TERMS else {}),
         }
         for name in config.observations
     ]
@@ -195,7 +210,7 @@ def _group(config: _Config, file: Path) -> dict[str, Any]:
         "terms": terms,
         "clip_first": False,
         "layout": "by_frame" if config.observations_history_priority == "time" else "by_term",
-        "newest": "first" if newest_first else "last",
+        "newest": newest,
         "start": "zeros",
     }
 

@@ -1,0 +1,196 @@
+"""Forms met in public repositories: each test is a file that was refused or misread there."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import yaml
+from onnx import TensorProto, helper, numpy_helper
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.importers.places import find_network
+from sim2real_deploy.robots import load_robot
+from support.import_samples import GO2, ISAAC, JOINTS, bring_in, bring_in_with_notes, deploy_content
+from support.policy_samples import network
+
+SIZE = 9 + 3 * JOINTS
+G1 = load_robot("g1")
+USUAL = ["ang_vel", "gravity_vec", "commands", "dof_pos", "dof_vel", "actions"]
+
+
+def rl_sar(folder: Path, robot: str, joints: tuple[str, ...], model: bytes, **changes: Any) -> Path:
+    spec = load_robot(robot)
+    count = len(joints)
+    stand = dict(zip(spec.joint_names, spec.stand_pose.tolist(), strict=True))
+    config = {
+        "model_name": "policy.onnx",
+        "observations": USUAL,
+        "rl_kp": [20.0] * count,
+        "rl_kd": [0.5] * count,
+        "action_scale": [0.25] * count,
+        "ang_vel_scale": 0.25,
+        "dof_pos_scale": 1.0,
+        "dof_vel_scale": 0.05,
+        "commands_scale": [2.0, 2.0, 0.25],
+        "default_dof_pos": [stand[name] for name in joints],
+        "joint_mapping": [spec.joint_names.index(name) for name in joints],
+        **changes,
+    }
+    folder.mkdir(parents=True)
+    base = {"dt": 0.005, "decimation": 4, "joint_names": list(spec.joint_names)}
+    (folder / "base.yaml").write_text(yaml.safe_dump({robot: base}))
+    (folder / "config.yaml").write_text(yaml.safe_dump({f"{robot}/own": config}))
+    (folder / "policy.onnx").write_bytes(model)
+    return folder
+
+
+def two_inputs(frame: int, history: int, outputs: int) -> bytes:
+    """The frame and its history apart, as DreamWaQ's networks take them."""
+    random = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array(
+            0.05 * random.standard_normal((size, outputs)).astype(np.float32), name
+        )
+        for size, name in ((frame, "A"), (history, "B"))
+    ]
+    takes = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size])
+        for name, size in (("cenet_obs", history), ("direct_obs", frame))
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["direct_obs", "A"], ["a"]),
+        helper.make_node("MatMul", ["cenet_obs", "B"], ["b"]),
+        helper.make_node("Add", ["a", "b"], ["actions"]),
+    ]
+    gives = [helper.make_tensor_value_info("actions", TensorProto.FLOAT, [1, outputs])]
+    graph = helper.make_graph(nodes, "policy", takes, gives, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    return model.SerializeToString()
+
+
+def test_a_network_that_takes_frame_and_history_apart(tmp_path: Path) -> None:
+    source = rl_sar(
+        tmp_path / "in",
+        "go2",
+        GO2.joint_orders["gym"],
+        two_inputs(SIZE, 5 * SIZE, JOINTS),
+        observations_history=[4, 3, 2, 1, 0],
+        observations_history_priority="term",
+    )
+    contract = bring_in(source, tmp_path / "out").contract
+    groups = {group.input: group for group in contract.observations}
+    assert groups["direct_obs"].terms[0].history == 1
+    assert groups["cenet_obs"].terms[0].history == 5
+    assert groups["cenet_obs"].layout == "by_term"
+
+
+def test_rl_sar_that_moves_only_the_legs_holds_the_rest(tmp_path: Path) -> None:
+    """Without clip_obs, which some forks leave out, and with unitree_rl_gym's clock."""
+    legs = G1.joint_names[:12]
+    model = network(9 + 36 + 2, 12)
+    source = rl_sar(tmp_path / "in", "g1", legs, model, observations=[*USUAL, "g1_phase"])
+    contract = bring_in(source, tmp_path / "out").contract
+    assert contract.joints == legs
+    assert [held.joint for held in contract.held] == list(G1.joint_names[12:])
+    assert contract.observations[0].terms[-1].params == {"period": 0.8}
+    assert contract.observations[0].terms[0].clip is None
+
+
+def gym(folder: Path, **changes: Any) -> Path:
+    content = {
+        "control_dt": 0.02,
+        "policy_path": "policy.onnx",
+        "kps": [100.0] * 12,
+        "kds": [2.0] * 12,
+        "default_angles": [-0.1, 0.0, 0.0, 0.3, -0.2, 0.0] * 2,
+        "ang_vel_scale": 0.25,
+        "dof_pos_scale": 1.0,
+        "dof_vel_scale": 0.05,
+        "action_scale": 0.25,
+        "cmd_scale": [2.0, 2.0, 0.25],
+        "num_obs": 47,
+        **changes,
+    }
+    folder.mkdir(parents=True)
+    (folder / "g1.yaml").write_text(yaml.safe_dump(content))
+    (folder / "policy.onnx").write_bytes(network(47, 12))
+    return folder / "g1.yaml"
+
+
+def test_a_mujoco_yaml_names_its_robot_by_the_scene(tmp_path: Path) -> None:
+    scene = "{LEGGED_GYM_ROOT_DIR}/resources/robots/g1_description/scene.xml"
+    contract = bring_in(gym(tmp_path / "in", xml_path=scene), tmp_path / "out").contract
+    assert contract.robot == "g1"
+    assert contract.joints == G1.joint_names[:12]
+
+
+def test_no_robot_is_guessed_where_only_some_of_its_joints_fit(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="fits no robot"):
+        bring_in(gym(tmp_path / "in"), tmp_path / "out")
+
+
+def test_held_joints_keep_at_least_the_robots_own_damping(tmp_path: Path) -> None:
+    """A waist held with 300 Nm/rad and 3 Nms/rad swings until unitree_rl_gym's G1 falls."""
+    rest = list(range(12, 29))
+    file = gym(
+        tmp_path / "in",
+        leg_joint2motor_idx=list(range(12)),
+        arm_waist_joint2motor_idx=rest,
+        arm_waist_kps=[20.0] * 17,
+        arm_waist_kds=[0.1] * 17,
+        arm_waist_target=[0.0] * 17,
+    )
+    imported = bring_in_with_notes(file, tmp_path / "out")
+    held = {item.joint: item.kd for item in imported.bundle.contract.held}
+    own = {joint.name: joint.kd for joint in G1.joints}
+    assert all(kd == own[name] for name, kd in held.items())
+    assert any("waist_yaw_joint" in line and "damping" in line for line in imported.assumed)
+
+
+def test_the_only_network_in_the_folders_above_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "config" / "deploy" / "go2.yaml"
+    file.parent.mkdir(parents=True)
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "walk.onnx").write_bytes(b"one")
+    assert find_network(file, None) == tmp_path / "policies" / "walk.onnx"
+    (tmp_path / "policies" / "run.onnx").write_bytes(b"two")
+    with pytest.raises(Refusal, match=r"several networks(.|\n)*run\.onnx(.|\n)*walk\.onnx"):
+        find_network(file, None)
+    with pytest.raises(Refusal, match=r"'gone\.pt' is not there(.|\n)*walk\.onnx"):
+        find_network(file, None, "gone.pt")
+
+
+@pytest.mark.parametrize(("trust", "scale"), [("network", 0.5), ("file", 0.25)])
+def test_where_file_and_network_disagree_a_person_says_which_is_right(
+    trust: str, scale: float, tmp_path: Path
+) -> None:
+    content = deploy_content()
+    model = onnx.load_from_string(network(SIZE, JOINTS))
+    motors = content["joint_ids_map"]
+    for key, values in {
+        "joint_names": ISAAC,
+        "observation_names": [
+            "base_ang_vel",
+            "projected_gravity",
+            "command",
+            "joint_pos",
+            "joint_vel",
+            "actions",
+        ],
+        "default_joint_pos": content["default_joint_pos"],
+        "joint_stiffness": [content["stiffness"][motor] for motor in motors],
+        "joint_damping": [content["damping"][motor] for motor in motors],
+        "action_scale": [0.5] * JOINTS,
+    }.items():
+        model.metadata_props.add(key=key, value=",".join(map(str, values)))
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "deploy.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    (folder / "policy.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(Refusal, match="--set trust=network"):
+        bring_in(folder, tmp_path / "out")
+    contract = bring_in(folder, tmp_path / "out", {"trust": trust}).contract
+    assert contract.action.scale == (scale,) * JOINTS
