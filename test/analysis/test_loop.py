@@ -80,6 +80,7 @@ def test_a_bag_without_a_walk_is_refused_in_words(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # a minute and a half where nothing else runs
 def test_the_whole_loop_with_a_tiny_budget_resumed_at_every_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
