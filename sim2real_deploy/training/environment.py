@@ -31,8 +31,22 @@ MISSED = slice(0, 3)  # in what the critic sees: by how much the wanted vx, vy, 
 MISSED_SCALE = 4.0  # large enough that the actor heeds it
 GROUND_SCALE = 5.0  # of heights (m)
 SLOPE_SCALE = 2.0
-# What the critic is told of an environment's own physics, and what brings it to about 1.
-TOLD = {"friction": 1.0, "payload": 4.0, "motor_strength": 1.0, "delay": 0.02}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A value of an environment's own physics, shown to the critic as (value - middle) * scale."""
+
+    middle: float
+    scale: float  # brings its spread to about 0.4, that of the other values
+
+
+TOLD = {
+    "friction": Told(0.8, 2.0),
+    "payload": Told(0.0, 0.3),  # kg
+    "motor_strength": Told(1.0, 5.0),
+    "delay": Told(0.01, 50.0),  # s
+}
 
 
 @dataclass(slots=True)
@@ -148,7 +162,7 @@ class Environment:
         self._fresh[:] = False
         velocity = self.physics.in_body(self.physics.velocity)
         moving = np.stack([*velocity.T[:2], self.physics.turning[:, 2]], 1)
-        told = [self.drawn[name] / reach for name, reach in TOLD.items()]
+        told = [(self.drawn[name] - one.middle) * one.scale for name, one in TOLD.items()]
         parts = [
             MISSED_SCALE * (moving - self.command),
             velocity[:, 2:],
@@ -156,17 +170,18 @@ class Environment:
             GROUND_SCALE * self._step_ahead,
             SLOPE_SCALE * self._slope,
             self._base_height[:, None],
+            *told,
             true,
             self._contact,
             GROUND_SCALE * self._scan,
-            *told,
         ]
         return seen, np.concatenate(parts, 1, dtype=np.float32)
 
     @property
     def felt(self) -> slice:
-        """What of it the actor learns to feel: speeds, clearance, steps ahead, slope, height."""
-        return slice(0, MISSED.stop + 1 + 2 * len(self.robot.legs) + 2 + 1)
+        """The part of it that the actor learns to estimate: speeds, clearance, steps ahead, slope,
+        height, and last what TOLD names."""
+        return slice(0, MISSED.stop + 1 + 2 * len(self.robot.legs) + 2 + 1 + len(TOLD))
 
     def steering(self, gain: float) -> Array:
         """What each value of MISSED, as it is told, does to the observation: too fast a robot sees

@@ -4,7 +4,8 @@ The network is written node by node, so the same checkpoint always gives the sam
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from sim2real_deploy.policy.save import save_bundle
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.training.checkpoint import load_checkpoint
 from sim2real_deploy.training.config import TrainingConfig
-from sim2real_deploy.training.environment import MISSED_SCALE, Environment
+from sim2real_deploy.training.environment import MISSED, MISSED_SCALE, TOLD, Environment
 
 Weights = list[np.ndarray[Any, Any]]
 INPUT, OUTPUT = "observation", "action"
@@ -42,7 +43,8 @@ def export(checkpoint: Path, folder: Path, made_from: Mapping[str, Any] | None =
     feel, act = ([actor[n] for n in actor if n.startswith(part)] for part in ("feel.", "act."))
     environment = Environment(config, robot, GOLDEN, seed=0)
     steering = environment.steering(config.network.exported_gain)
-    bare = network(feel, act, steering, MISSED_SCALE * config.network.steering_reach)
+    reach = MISSED_SCALE * config.network.steering_reach
+    bare = network(feel, act, steering, reach, estimates(environment.felt.stop))
     claims = _claims(config, robot, content)
     claims["provenance"] |= made_from or {}
     claims |= {"golden": _golden(environment, bare), "sha256": "0" * 64}
@@ -53,10 +55,39 @@ def export(checkpoint: Path, folder: Path, made_from: Mapping[str, Any] | None =
     return contract
 
 
-def network(feel: Weights, act: Weights, steering: np.ndarray[Any, Any], reach: float) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """An extra output of the network: some of what it feels, in its own unit."""
+
+    name: str
+    columns: range  # of what is felt
+    middle: float
+    scale: float  # felt = (value - middle) * scale
+
+
+def estimates(felt: int) -> list[Estimate]:
+    """What a policy believes of its robot: how far it misses the wanted vx, vy, wz (m/s, rad/s),
+    the floor's friction, payload (kg), strength of the motors (1: the twin's) and delay (s)."""
+    missed = Estimate("missed_velocity", range(MISSED.start, MISSED.stop), 0.0, MISSED_SCALE)
+    first = felt - len(TOLD)
+    told = [
+        Estimate(f"estimated_{name}", range(first + i, first + i + 1), one.middle, one.scale)
+        for i, (name, one) in enumerate(TOLD.items())
+    ]
+    return [missed, *told]
+
+
+def network(
+    feel: Weights,
+    act: Weights,
+    steering: np.ndarray[Any, Any],
+    reach: float,
+    told: Sequence[Estimate] = (),
+) -> bytes:
     """What is felt joins the observation and steers it; the second perceptron acts on both.
 
-    Steering is linear up to its reach: it is part of the first layer's weights here.
+    Steering is linear up to its reach: it is part of the first layer's weights here. What is `told`
+    are outputs beside the action.
     """
     observations = feel[0].shape[1]
     steered = act[0][:, :observations] @ steering.T
@@ -69,11 +100,15 @@ def network(feel: Weights, act: Weights, steering: np.ndarray[Any, Any], reach: 
     clip = helper.make_node("Clip", ["felt", *bounds], ["heeded"])
     join = helper.make_node("Concat", [INPUT, "felt", "heeded"], ["all"], axis=-1)
     nodes, tensors = [*felt_nodes, clip, join, *nodes], [*felt_tensors, *tensors]
-    ends = (INPUT, feel[0].shape[1]), (OUTPUT, act[-1].shape[0])
-    first, last = (
+    if told:
+        more_nodes, more_tensors = _tell(told, feel[-1].shape[0])
+        nodes, tensors = [*nodes, *more_nodes], [*tensors, *more_tensors]
+    ends = [(INPUT, feel[0].shape[1]), (OUTPUT, act[-1].shape[0])]
+    ends += [(one.name, len(one.columns)) for one in told]
+    first, *last = (
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size]) for name, size in ends
     )
-    graph = helper.make_graph(nodes, "policy", [first], [last], tensors)
+    graph = helper.make_graph(nodes, "policy", [first], last, tensors)
     model = helper.make_model(
         graph,
         producer_name="sim2real_deploy",
@@ -82,6 +117,28 @@ def network(feel: Weights, act: Weights, steering: np.ndarray[Any, Any], reach: 
     )
     onnx.checker.check_model(model)
     return bytes(model.SerializeToString())
+
+
+def _tell(
+    told: Sequence[Estimate], felt: int
+) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """One linear layer from what is felt to all estimates, then one output for each."""
+    sizes = [len(one.columns) for one in told]
+    weight, bias = np.zeros((sum(sizes), felt), np.float32), np.zeros(sum(sizes), np.float32)
+    row = 0
+    for one in told:
+        for column in one.columns:
+            weight[row, column], bias[row] = 1 / one.scale, one.middle
+            row += 1
+    constants: dict[str, np.ndarray[Any, Any]] = {
+        "tell_weight": weight,
+        "tell_bias": bias,
+        "tell_sizes": np.array(sizes, np.int64),
+    }
+    tensors = [numpy_helper.from_array(values, name) for name, values in constants.items()]
+    tell = helper.make_node("Gemm", ["felt", "tell_weight", "tell_bias"], ["told"], transB=1)
+    split = helper.make_node("Split", ["told", "tell_sizes"], [one.name for one in told], axis=-1)
+    return [tell, split], tensors
 
 
 def _perceptron(
