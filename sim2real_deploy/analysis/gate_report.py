@@ -1,4 +1,4 @@
-"""The gate's result as one HTML file: bars, tables, failures, and a video of the worst run."""
+"""The gate's result as one HTML file: bars, tables, failures, and a film of each scenario."""
 
 import base64
 import tempfile
@@ -24,6 +24,8 @@ from sim2real_deploy.twin.views import write_video
 
 VIDEO_S, VIDEO_SIZE = 5.0, (480, 272)
 VIDEO_EVERY = 3  # samples per frame
+FILM_S, FILM_SIZE = 6.0, (320, 180)  # of each scenario
+FILM_EVERY = 8
 FAILURES_SHOWN = 100
 
 
@@ -45,6 +47,7 @@ def write_gate_report(
         _limits(rows),
         _failures([episode for _, episode in runs]),
         _worst(bundle, task, worst, record),
+        _films(bundle, runs),
     ]
     about = (
         f"{bundle.spec.title} · sha256 {bundle.contract.sha256[:12]} · "
@@ -216,18 +219,48 @@ def _worst(bundle: Bundle, task: Task, episode: Episode, record: Record) -> Sect
     said = episode.reason or "it succeeded, as did all others"
     text = f"{scenario.name}, trial {trial}, in {engine}: {said}."
     try:
-        film = _film(bundle, scenario, trial, record)
+        film = _film(bundle, scenario, trial, record, VIDEO_S, VIDEO_EVERY, VIDEO_SIZE)
     except Refusal as refusal:
         film, text = "", f"{text} No film: {refusal}"
     return Section("The worst run", text, plots=plots, columns=3, video=film)
 
 
-def _film(bundle: Bundle, scenario: Scenario, trial: int, record: Record) -> str:
+def _films(bundle: Bundle, runs: Sequence[tuple[Task, Episode]]) -> Section | None:
+    """One of each scenario: a run that failed if there is one, else the first."""
+    chosen: dict[tuple[str, str], tuple[Task, Episode]] = {}
+    for task, episode in runs:
+        place = (task[1].name, task[0])
+        if place not in chosen or (chosen[place][1].success and not episode.success):
+            chosen[place] = (task, episode)
+    films = []
+    for (name, engine), (task, episode) in chosen.items():
+        _, record = watch_episode(bundle, *task)
+        if not record.truths:
+            continue
+        said = episode.reason or "succeeds"
+        try:
+            film = _film(bundle, task[1], task[2], record, FILM_S, FILM_EVERY, FILM_SIZE)
+        except Refusal as refusal:
+            return Section("Films", f"None could be drawn: {refusal}")
+        films.append({"caption": f"{name}, trial {task[2]}, {engine}: {said}", "source": film})
+    text = "The last seconds of a run of each scenario: one that failed, if any did."
+    return Section("Films", text, films=films) if films else None
+
+
+def _film(
+    bundle: Bundle,
+    scenario: Scenario,
+    trial: int,
+    record: Record,
+    seconds: float,
+    every: int,
+    size: tuple[int, int],
+) -> str:
     """The last seconds as a data URI; drawn by MuJoCo whichever engine it was."""
-    kept = record.truths[-round(VIDEO_S * record.rate_hz) :: VIDEO_EVERY]
+    kept = record.truths[-round(seconds * record.rate_hz) :: every]
     poses = [np.concatenate((t.position, t.quaternion, t.joint_position)) for t in kept]
     model = TwinRobot(bundle.spec, scenario.conditions(bundle.spec, trial).floor).model
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "worst.mp4"
-        write_video(path, model, poses, record.rate_hz / VIDEO_EVERY, VIDEO_SIZE)
+        path = Path(folder) / "film.mp4"
+        write_video(path, model, poses, record.rate_hz / every, size)
         return "data:video/mp4;base64," + base64.b64encode(path.read_bytes()).decode("ascii")

@@ -45,6 +45,7 @@ class Section:
     columns: int = 1
     bars: list[dict[str, Any]] = field(default_factory=list)
     video: str = ""  # data URI
+    films: list[dict[str, str]] = field(default_factory=list)  # of `caption` and `source`
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> dict[str, Any]:

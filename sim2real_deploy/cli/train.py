@@ -2,13 +2,16 @@
 
 import shutil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sim2real_deploy.cli import app
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import to_install
+
+if TYPE_CHECKING:
+    from sim2real_deploy.dashboard.training_page import TrainingPage
 
 
 @app.command("train")
@@ -31,6 +34,13 @@ def train_command(
     folder: Annotated[
         Path | None, typer.Option(help="Where the run is kept; else runs/NAME/seed_SEED.")
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show a robot in the browser while it learns.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Of the page of --watch.")] = 8080,
+    ray: Annotated[
+        str, typer.Option(help="Spread workers over a Ray cluster: its address, or `local`.")
+    ] = "",
 ) -> None:
     """Train a policy, show how it goes, and export it. Ctrl-C exports what there is by then.
 
@@ -39,9 +49,10 @@ def train_command(
     try:
         from sim2real_deploy.training import progress
         from sim2real_deploy.training.config import load_training
+        from sim2real_deploy.training.crew import LocalCrew, RayCrew
         from sim2real_deploy.training.export import export
         from sim2real_deploy.training.judge import Judge
-        from sim2real_deploy.training.trainer import Run, train
+        from sim2real_deploy.training.trainer import Hands, Run, train
     except ModuleNotFoundError as error:
         raise Refusal(f"training needs {error.name}: {to_install('sim', 'train')}") from None
     from rich.console import Console
@@ -53,14 +64,27 @@ def train_command(
     where = folder or Path("runs") / settings.name / f"seed_{seed}"
     run = Run(settings, where, seed, minutes, resume)
     judge = Judge(where, settings.judging) if settings.judging else None
+    page = _open_page(settings.robot, settings.control.rate_hz, port) if watch else None
+    if page:
+        console.print(f"the robot as it learns: {page.address}")
     with progress.reporting(console, where) as report:
 
         def look(figures: dict[str, Any]) -> None:
             report(figures)
             if judge:
                 judge.look()
+            if page:
+                page.tell(figures)
 
-        checkpoint = train(run, look, judge.enough if judge else lambda: False)
+        hands = Hands(
+            report=look,
+            enough=judge.enough if judge else lambda: False,
+            say=console.print,
+            watch=page.show if page else None,
+        )
+        checkpoint = train(run, hands, RayCrew(ray) if ray else LocalCrew())
+    if page:
+        page.close()
     if judge:
         checkpoint = judge.finish()
         best = judge.best
@@ -71,3 +95,43 @@ def train_command(
     progress.plot(where, where / "training.png")
     console.print(f"policy {contract.name}, {contract.provenance['steps']:,} steps, seed {seed}")
     console.print(f"bundle:  {where / 'bundle'}\npicture: {where / 'training.png'}")
+
+
+def _open_page(robot: str, rate_hz: float, port: int) -> "TrainingPage":
+    try:
+        from sim2real_deploy.dashboard.training_page import TrainingPage
+    except ModuleNotFoundError as error:
+        raise Refusal(f"--watch needs {error.name}: {to_install('dashboard')}") from None
+    from sim2real_deploy.robots import load_robot
+
+    return TrainingPage(load_robot(robot), rate_hz, port)
+
+
+@app.command("seeds")
+def seeds_command(
+    folders: Annotated[list[Path], typer.Argument(help="Runs of one config with different seeds.")],
+) -> None:
+    """Compare training runs: the gate's best judgement of each, and how it went."""
+    from rich.console import Console
+    from rich.table import Table
+
+    try:
+        from sim2real_deploy.training.seeds import compare
+    except ModuleNotFoundError as error:
+        raise Refusal(f"this needs {error.name}: {to_install('sim', 'train')}") from None
+
+    table = Table(box=None)
+    for column in ("run", "seed", "steps, M", "minutes", "gate", "reward", "error, m/s", "fails"):
+        table.add_column(column)
+    for one in compare(folders):
+        table.add_row(
+            str(one.folder),
+            str(one.seed),
+            f"{one.steps / 1e6:.2f}",
+            f"{one.minutes:.0f}",
+            "-" if one.score is None else f"{one.score:.0%}",
+            f"{one.reward:.2f}",
+            f"{one.error:.3f}",
+            ", ".join(one.fails) or "-",
+        )
+    Console().print(table)

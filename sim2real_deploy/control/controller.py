@@ -11,7 +11,7 @@ import numpy as np
 
 from sim2real_deploy.control import excitation, trajectory
 from sim2real_deploy.control.adaptation import Adaptation
-from sim2real_deploy.control.get_up import GaveUpError, GetUp
+from sim2real_deploy.control.get_up import TORQUE_SHARE, GaveUpError, GetUp
 from sim2real_deploy.control.limits import Limiter
 from sim2real_deploy.control.modes import POLICY_MODES, Decision, Event, Mode, Situation, decide
 from sim2real_deploy.control.stages import Stage
@@ -345,6 +345,8 @@ class Controller:
             self.policy_failed |= self.mode in POLICY_MODES
             self.fail("the command is not finite", now_ns)
             return None
+        if self.mode is Mode.RECOVERING:
+            torque_fraction = min(torque_fraction, TORQUE_SHARE)
         sent = self.limiter.hold(self.state, torque_fraction)
         if self.adaptation is not None:
             self.adaptation.remember(self.limiter.sent_block, self.limiter.acted)

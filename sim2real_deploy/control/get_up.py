@@ -14,9 +14,16 @@ from sim2real_deploy.robots.state import Floats
 
 FOLD_S, REST_S = 1.0, 0.3
 FOLD_SPEED = 1.2  # rad/s, mean of the joint with the longest way: it may lie under the trunk
+# Legs may lie crossed, and would press on each other: hips go outwards first.
+OUTWARDS = 0.35  # rad
+UNCROSS_TIME, UNCROSS_WAY = 0.35, 0.25  # of the fold: its time, and the way of the other joints
 ATTEMPTS = 3  # to roll over
 MARGIN = 0.05  # rad that a pose keeps from a joint's stops: front and hind legs have others
 ON_ITS_BELLY = 0.85  # cosine of the tilt
+# Share of the torque that the stage allows: in the time until a command acts, a roll turns joints
+# fast enough to add the rest; and legs that lie crossed press on each other with all of it.
+TORQUE_SHARE = 0.7
+DAMPING_SHARE = 0.4  # of the robot's kd, for the same reason
 
 
 class GaveUpError(Exception):
@@ -32,13 +39,16 @@ class GetUp:
         self._spec, self._frames = spec, spec.get_up
         self._attempts = 0
         way = float(np.max(np.abs(start.q - spec.sit_pose)))
-        poses = [spec.sit_pose, spec.sit_pose]
-        seconds = (max(FOLD_S, way / FOLD_SPEED), REST_S)
+        fold_s = max(FOLD_S, way / FOLD_SPEED)
+        poses = [_uncrossed(spec, start.q), spec.sit_pose, spec.sit_pose]
+        seconds = (UNCROSS_TIME * fold_s, (1 - UNCROSS_TIME) * fold_s, REST_S)
         self._movement = Trajectory(start, poses, spec, now_ns, seconds)
 
     def fill(self, now_ns: int, state: RobotState, out: JointCommand) -> bool:
         """True when it lies as it should; GaveUpError when it does not get there."""
-        if not self._movement.fill(now_ns, out):
+        done = self._movement.fill(now_ns, out)
+        np.multiply(self._spec.kd, np.float32(DAMPING_SHARE), out=out.kd)
+        if not done:
             return False
         w, x, y, z = state.attitude()
         if 1.0 - 2.0 * (x * x + y * y) > ON_ITS_BELLY:
@@ -56,6 +66,15 @@ class GetUp:
         poses += [spec.sit_pose, spec.sit_pose]
         seconds = (*(frame.seconds for frame in frames), FOLD_S, REST_S)
         return Trajectory(start, poses, spec, now_ns, seconds)
+
+
+def _uncrossed(spec: RobotSpec, q: Floats) -> Floats:
+    """Some of the way to sitting, with the hips turned outwards."""
+    pose: Floats = (q + np.float32(UNCROSS_WAY) * (spec.sit_pose - q)).astype(np.float32)
+    for name, leg in spec.legs.items():
+        hip = spec.joint_names.index(leg.joints[0])
+        pose[hip] = OUTWARDS if name.endswith("L") else -OUTWARDS
+    return pose
 
 
 def _pose(spec: RobotSpec, frame: RollFrame, to_left: bool) -> Floats:

@@ -39,7 +39,7 @@ class Page:
         self._stage = stage
         self._controls: dict[int, Controls] = {}
         banner = redirect_stdout(StringIO())  # the node logs the address itself
-        with banner, _strangers_refused(host):
+        with banner, strangers_refused(host):
             server = viser.ViserServer(host, port, label=robot.title, verbose=False)
         self._server = server
         self.port = server.get_port()
@@ -87,10 +87,10 @@ class Page:
             ("battery", snapshot.battery, ""),
             ("recording", snapshot.recording.rpartition("/")[2] or "off", ""),
         ]
-        self._status.content = _table(rows)
+        self._status.content = html_table(rows)
         troubles = [(name, words, AMBER) for name, words in sorted(snapshot.troubles.items())]
         figures = [(name, words, "") for name, words in snapshot.statistics.items()]
-        self._health.content = _table([*troubles, *figures])
+        self._health.content = html_table([*troubles, *figures])
         lines = "".join(f"<div>{escape(line)}</div>" for line in reversed(snapshot.events))
         self._events.content = f'<div style="font-size:12px;padding:4px 12px">{lines}</div>'
 
@@ -99,7 +99,7 @@ class Page:
 
 
 @contextmanager
-def _strangers_refused(host: str) -> Iterator[None]:
+def strangers_refused(host: str) -> Iterator[None]:
     """Check the origin of connections to a local server: another site, open in the same browser,
     could otherwise drive the robot. Served to the network, the token guards."""
     serve = websockets.asyncio.server.serve
@@ -117,7 +117,7 @@ def _safety_colour(snapshot: Snapshot) -> str:
     return AMBER if snapshot.troubles else GREEN
 
 
-def _table(rows: list[tuple[str, str, str]]) -> str:
+def html_table(rows: list[tuple[str, str, str]]) -> str:
     cells = "".join(
         f'<tr><td style="opacity:.6;padding-right:10px;vertical-align:top">{escape(name)}</td>'
         f'<td style="color:{colour or "inherit"};font-weight:{600 if colour else 400}">'

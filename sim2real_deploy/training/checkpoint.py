@@ -1,5 +1,6 @@
 """What a run leaves on the disk, so that it goes on after a crash as if nothing had been."""
 
+import io
 import json
 import os
 import pickle
@@ -28,7 +29,15 @@ def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
-        content: dict[str, Any] = torch.load(path, weights_only=True)
+        return parse_checkpoint(path.read_bytes(), path)
+    except OSError as error:
+        raise Refusal(f"{path}: not a checkpoint we can read: {error.strerror}") from None
+
+
+def parse_checkpoint(data: bytes, path: Path) -> dict[str, Any]:
+    """`path` is where it came from."""
+    try:
+        content: dict[str, Any] = torch.load(io.BytesIO(data), weights_only=True)
     except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise Refusal(f"{path}: not a checkpoint we can read: {what}") from None

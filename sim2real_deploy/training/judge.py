@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -55,13 +56,12 @@ class Judge:
         self._folder, self._settings = folder, settings
         self._process: subprocess.Popen[bytes] | None = None
         self._next = time.monotonic() + settings.every
-        self.judgements = _read(folder / JUDGEMENTS)
+        self.judgements = read_judgements(folder)
         scenario_set(settings.set)  # refused now, and not after an hour
 
     @property
     def best(self) -> Judgement | None:
-        """The later one of equals has seen more."""
-        return max(self.judgements, key=lambda one: (one.score, one.steps), default=None)
+        return best_of(self.judgements)
 
     def enough(self) -> bool:
         best, patience = self.best, self._settings.patience
@@ -122,8 +122,14 @@ class Judge:
             os.replace(place / CHECKPOINT, self._folder / BEST)
 
 
-def _read(path: Path) -> list[Judgement]:
-    """Of this run's earlier sessions."""
+def best_of(judgements: Sequence[Judgement]) -> Judgement | None:
+    """The later one of equals has seen more."""
+    return max(judgements, key=lambda one: (one.score, one.steps), default=None)
+
+
+def read_judgements(folder: Path) -> list[Judgement]:
+    """Of all sessions of a run."""
+    path = folder / JUDGEMENTS
     if not path.exists():
         return []
     lines: list[Any] = [json.loads(line) for line in path.read_text().splitlines()]

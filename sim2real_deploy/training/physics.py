@@ -48,6 +48,7 @@ class Physics:
         self._sensed = np.zeros((count, steps, model.nsensordata))
         self.state = np.zeros((count, self._states.shape[2]))
         q, v = 1, 1 + model.nq  # time comes first
+        self.poses = self.state[:, q:v]
         self.position = self.state[:, q : q + 3]
         self.quaternion = self.state[:, q + 3 : q + FREE_Q]
         self.q = self.state[:, q + FREE_Q : v]

@@ -2,10 +2,12 @@
 
 import importlib.util
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -35,13 +37,13 @@ class _Average:
 def reporting(console: Console, folder: Path) -> Iterator[Report]:
     """Hand this to `train`: it shows each iteration, and logs for TensorBoard if that is there."""
     average = _Average()
-    board = _tensorboard(folder)
+    boards = [board for board in (_tensorboard(folder), _wandb(folder)) if board is not None]
     last_line = -LINE_EVERY_S
     with Live(console=console, auto_refresh=False) as live:
 
         def report(figures: Figures) -> None:
             nonlocal last_line
-            if board is not None:
+            for board in boards:
                 board(figures)
             table = _table(figures, average)
             now = time.monotonic()
@@ -110,13 +112,35 @@ def _tensorboard(folder: Path) -> Report | None:
     writer = SummaryWriter(str(folder))
 
     def report(figures: Figures) -> None:
-        flat = {f"reward/{name}": value for name, value in figures["rewards"].items()}
-        flat |= {f"terrain/{name}": value for name, value in figures["terrain"].items()}
-        flat |= {n: value for n, value in figures.items() if n not in ("rewards", "terrain")}
-        for name, value in flat.items():
+        for name, value in _flat(figures).items():
             writer.add_scalar(name, value, figures["steps"])
 
     return report
+
+
+def _wandb(folder: Path) -> Report | None:
+    """Weights & Biases, where it is installed and switched on (WANDB_MODE or WANDB_API_KEY)."""
+    if importlib.util.find_spec("wandb") is None:
+        return None
+    if not (os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY")):
+        return None
+    wandb: Any = importlib.import_module("wandb")
+    run = wandb.init(
+        project="sim2real", name="/".join(folder.parts[-2:]), dir=str(folder), resume="allow"
+    )
+
+    def report(figures: Figures) -> None:
+        run.log(_flat(figures), step=figures["steps"])
+        if figures["done"] >= 1:
+            run.finish()
+
+    return report
+
+
+def _flat(figures: Figures) -> dict[str, float]:
+    flat = {f"reward/{name}": value for name, value in figures["rewards"].items()}
+    flat |= {f"terrain/{name}": value for name, value in figures["terrain"].items()}
+    return flat | {n: value for n, value in figures.items() if n not in ("rewards", "terrain")}
 
 
 def read_log(folder: Path) -> list[Figures]:

@@ -5,39 +5,46 @@ ranks take the same decisions from the same averaged figures, so nothing else is
 """
 
 import json
-import multiprocessing
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.checkpoint import (
     CHECKPOINT,
     LOG,
     goes_on,
-    load_checkpoint,
+    parse_checkpoint,
     versions,
     write_checkpoint,
 )
 from sim2real_deploy.training.config import TrainingConfig
+from sim2real_deploy.training.crew import Crew, LocalCrew
 from sim2real_deploy.training.environment import MISSED_SCALE, Environment
 from sim2real_deploy.training.ppo import Batch, Felt, Learner
+from sim2real_deploy.training.rewards import Array
 from sim2real_deploy.training.symmetry import Mirror, joint_mirror, observation_mirror
 from sim2real_deploy.training.warm_start import warm_start
 
 CHECKPOINT_EVERY_S = 30.0
 STATISTICS_MEMORY = 0.99  # of the observation statistics, per iteration
+ANSWER = timedelta(minutes=10)  # a worker that is silent for so long is lost
+LOSSES = 3  # of workers one after another, without a checkpoint between them, that end a run
 
 Figures = dict[str, Any]
 Report = Callable[[Figures], None]
+Watch = Callable[[Array], None]  # gets the poses of one robot, steps x coordinates
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +58,56 @@ class Run:
     resume: bool = False
 
 
-def train(run: Run, report: Report, enough: Callable[[], bool] = lambda: False) -> Path:
-    """Train to the end (Ctrl-C, or `enough`) and return the checkpoint; `report` gets each
-    iteration. A run that was cut off in this folder goes on."""
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What the calling process does beside learning."""
+
+    report: Report = lambda figures: None  # gets each iteration
+    enough: Callable[[], bool] = lambda: False  # whether there is no use in going on
+    say: Callable[[str], None] = lambda words: None
+    watch: Watch | None = None
+
+
+def train(run: Run, hands: Hands | None = None, crew: Crew | None = None) -> Path:
+    """Train to the end (Ctrl-C, or `enough`) and return the checkpoint. A run that was cut off in
+    this folder goes on; so does one that loses a worker."""
+    path = run.folder / CHECKPOINT
     run = replace(run, resume=goes_on(run.folder, run.config, run.seed, run.resume))
     run.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as meeting:
-        address = f"file://{meeting}/rendezvous"
-        spawn = multiprocessing.get_context("spawn")
-        others = [
-            spawn.Process(target=_other_rank, args=(run, rank, address), daemon=True)
-            for rank in range(1, run.config.ppo.workers)
-        ]
-        for process in others:
-            process.start()
-        try:
-            _work(run, 0, address, report, enough)
-        finally:
-            for process in others:
-                process.join(20)
-                if process.is_alive():
-                    process.kill()
-    return run.folder / CHECKPOINT
+    hands, crew = hands or Hands(), crew or LocalCrew()
+    workers = run.config.ppo.workers
+    begun, losses = time.monotonic(), 0
+    while True:
+        start = path.read_bytes() if run.resume else None
+        with crew.working(partial(_other_rank, run, start), workers) as address:
+            try:
+                _work(run, start, 0, address, hands)
+                return path
+            except RuntimeError as error:
+                if not _is_of_a_lost_worker(error):
+                    raise
+                why = str(error).splitlines()[0]
+        kept = path.exists() and path.read_bytes() != start
+        losses = 1 if kept else losses + 1
+        if losses == LOSSES:
+            raise Refusal(f"{run.folder}: workers are lost again and again: {why}")
+        hands.say(f"a worker was lost ({why}); going on from the last checkpoint")
+        if run.minutes:
+            spent = (time.monotonic() - begun) / 60
+            run = replace(run, minutes=max(run.minutes - spent, 0.01))
+            begun = time.monotonic()
+        resume = path.exists() and goes_on(run.folder, run.config, run.seed, True)
+        run = replace(run, resume=resume)
 
 
-def _other_rank(run: Run, rank: int, address: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _work(run, rank, address, lambda figures: None, lambda: False)
+def _is_of_a_lost_worker(error: RuntimeError) -> bool:
+    """What torch raises when another worker no longer answers."""
+    network = (dist.DistBackendError, dist.DistNetworkError, dist.DistStoreError)
+    return isinstance(error, network) or "gloo" in str(error)
+
+
+def _other_rank(run: Run, start: bytes | None, rank: int, address: str) -> None:
+    _work(run, start, rank, address, Hands())
 
 
 @contextmanager
@@ -100,17 +129,20 @@ def use_one_thread(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _work(run: Run, rank: int, address: str, report: Report, enough: Callable[[], bool]) -> None:
+def _work(run: Run, start: bytes | None, rank: int, address: str, hands: Hands) -> None:
+    """All of one rank's work; `start` is the checkpoint to go on from."""
     torch.set_num_threads(1)
     workers = run.config.ppo.workers
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=workers)
+    dist.init_process_group(
+        "gloo", init_method=address, rank=rank, world_size=workers, timeout=ANSWER
+    )
     try:
-        worker = Worker(run, rank)
+        worker = Worker(run, start, rank)
         if rank == 0:
             with _asked_to_stop() as stop:
-                worker.loop(report, lambda: stop() or enough())
+                worker.loop(hands, lambda: stop() or hands.enough())
         else:
-            worker.loop(report, lambda: False)
+            worker.loop(hands, lambda: False)
     finally:
         dist.destroy_process_group()
 
@@ -147,6 +179,8 @@ class Collector:
         sizes = self._observation.shape[1], self._privileged.shape[1], len(environment.robot.joints)
         self.batch = Batch.empty(ppo.steps, ppo.environments, *sizes)
         self.last_value = torch.zeros(ppo.environments)
+        # Of the first environment, to be looked at: place, attitude and joints in each step.
+        self.poses = np.zeros((ppo.steps, environment.physics.poses.shape[1]), np.float32)
 
     def collect(self) -> None:
         batch, learner = self.batch, self.learner
@@ -161,6 +195,7 @@ class Collector:
                 batch.log_probability[step] = log_probability
                 batch.value[step] = value
                 outcome = self.environment.step(action.numpy())
+                self.poses[step] = self.environment.physics.poses[0]
                 # An episode cut short by time would have gone on: its future is worth `value`.
                 late = torch.from_numpy(outcome.timed_out) * self.ppo.gamma * value
                 batch.reward[step] = torch.from_numpy(outcome.reward) + late
@@ -173,7 +208,7 @@ class Collector:
 class Worker:
     """One rank: its environments, its copy of the networks."""
 
-    def __init__(self, run: Run, rank: int):
+    def __init__(self, run: Run, start: bytes | None, rank: int):
         self.run, self.rank, self.config = run, rank, run.config
         ppo = self.config.ppo
         torch.manual_seed(run.seed)  # equal networks everywhere ...
@@ -187,12 +222,12 @@ class Worker:
         self.collector = Collector(self.config, self.environment, self.learner)
         self.batch = self.collector.batch
         self.moments = torch.zeros(2, self.batch.observation.shape[-1])  # of the observation
-        if run.resume:
-            self._load(run.folder / CHECKPOINT)
+        if start is not None:
+            self._load(parse_checkpoint(start, run.folder / CHECKPOINT))
         elif self.config.network.warm_start is not None:
             warm_start(self.learner.actor, self.config)
 
-    def loop(self, report: Report, stop: Callable[[], bool]) -> None:
+    def loop(self, hands: Hands, stop: Callable[[], bool]) -> None:
         begun = saved = time.monotonic()
         limit = self.run.minutes * 60 if self.run.minutes else float("inf")
         before, workers = self.seconds, self.config.ppo.workers
@@ -225,7 +260,9 @@ class Worker:
             if self.rank == 0:
                 with (self.run.folder / LOG).open("a", encoding="utf-8") as log:
                     log.write(json.dumps(figures) + "\n")
-                report(figures)
+                hands.report(figures)
+                if hands.watch is not None:
+                    hands.watch(self.collector.poses.copy())
                 if done >= 1.0 or now - saved > CHECKPOINT_EVERY_S:
                     self._save(self.run.folder / CHECKPOINT)
                     saved = now
@@ -295,8 +332,7 @@ class Worker:
         }
         write_checkpoint(path, content)
 
-    def _load(self, path: Path) -> None:
-        content = load_checkpoint(path)
+    def _load(self, content: dict[str, Any]) -> None:
         learner = self.learner
         learner.actor.load_state_dict(content["actor"])
         learner.critic.load_state_dict(content["critic"])

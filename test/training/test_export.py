@@ -10,9 +10,11 @@ import torch
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
+from sim2real_deploy.policy.onnx_file import open_network
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import Network, load_training
-from sim2real_deploy.training.export import export, network
+from sim2real_deploy.training.environment import TOLD
+from sim2real_deploy.training.export import Estimate, export, network
 from sim2real_deploy.training.ppo import Actor, Felt
 from sim2real_deploy.training.trainer import Run, train
 
@@ -25,7 +27,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = load_training("go2_walk")
     ppo = config.ppo.model_copy(update={"workers": 1, "environments": 8, "steps": 8})
     short = config.model_copy(update={"ppo": ppo, "steps": 3 * 8 * 8})
-    return train(Run(short, tmp_path_factory.mktemp("run"), seed=4), lambda figures: None)
+    return train(Run(short, tmp_path_factory.mktemp("run"), seed=4))
 
 
 def test_the_same_checkpoint_gives_the_same_bytes(checkpoint: Path, tmp_path: Path) -> None:
@@ -72,10 +74,28 @@ def test_the_written_network_computes_what_torch_computes() -> None:
     felt = Felt(slice(0, 2), steering, reach=0.1)  # less than what most of what is felt is
     actor = Actor(7, 3, Network(**sizes, initial_std=1, final_std=0.1), felt)
     parts = ([p.detach().numpy() for p in part.parameters()] for part in (actor.feel, actor.act))
-    model = network(*parts, steering.numpy(), felt.reach)
+    told = [Estimate("mass", range(1, 2), 5.0, 2.0), Estimate("both", range(2), 0.0, 4.0)]
+    model = network(*parts, steering.numpy(), felt.reach, told)
     session = onnxruntime.InferenceSession(model)
     rng = np.random.default_rng(0)
     for _ in range(10):
         seen = rng.normal(size=(1, 7)).astype(np.float32)
-        (given,) = session.run(None, {"observation": seen})
+        given, mass, both = session.run(["action", "mass", "both"], {"observation": seen})
         assert given == pytest.approx(actor(torch.from_numpy(seen)).detach().numpy(), abs=1e-6)
+        truth = actor.feel(torch.from_numpy(seen)).detach().numpy()
+        assert mass == pytest.approx(truth[:, 1:2] / 2.0 + 5.0, abs=1e-5)
+        assert both == pytest.approx(truth / 4.0, abs=1e-5)
+
+
+def test_a_policy_tells_what_it_believes_of_its_robot(checkpoint: Path, tmp_path: Path) -> None:
+    """In the units of the randomisation: untrained, all near the middle of what was drawn."""
+    export(checkpoint, tmp_path / "bundle")
+    session = open_network(tmp_path / "bundle" / "policy.onnx", "it")
+    names = [output.name for output in session.get_outputs()]
+    assert names[1:] == ["missed_velocity", *(f"estimated_{name}" for name in TOLD)]
+    seen = np.zeros((1, session.get_inputs()[0].shape[1]), np.float32)
+    told = session.run(names[2:], {"observation": seen})
+    friction, payload, strength, delay = (values.item() for values in told)
+    assert (friction, strength) == pytest.approx((0.8, 1.0), abs=0.3)
+    assert payload == pytest.approx(0.0, abs=2.0)
+    assert delay == pytest.approx(0.01, abs=0.02)

@@ -46,7 +46,7 @@ def test_a_checkpoint_is_judged_and_kept_where_it_is_the_best(tmp_path: Path) ->
     config = load_training("go2_walk")
     ppo = config.ppo.model_copy(update={"workers": 1, "environments": 4, "steps": 4})
     short = config.model_copy(update={"ppo": ppo, "steps": 16})
-    checkpoint = train(Run(short, tmp_path, seed=1), lambda figures: None)
+    checkpoint = train(Run(short, tmp_path, seed=1))
     result = judge(checkpoint, tmp_path / "bundle", ["flat"], trials=1)
     assert (result.steps, result.score) == (16, 0.0)  # it knows nothing yet
     one = told(tmp_path)

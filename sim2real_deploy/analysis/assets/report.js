@@ -297,6 +297,12 @@ for (const section of report.sections) {
   for (const content of section.tables) table(node, content);
   for (const spec of section.bars) bars(node, spec);
   if (section.video) film(node, section.video);
+  const films = section.films?.length ? element("div", node, undefined, "films") : null;
+  for (const { caption, source } of section.films ?? []) {
+    const figure = element("figure", films);
+    film(figure, source);
+    element("figcaption", figure, caption);
+  }
   const grid = element("div", node, undefined, section.columns > 1 ? "grid" : "");
   for (const spec of section.plots) new (spec.rows ? Bands : Plot)(grid, spec);
 }
