@@ -16,14 +16,15 @@ FOLD_S, REST_S = 1.0, 0.3
 FOLD_SPEED = 1.2  # rad/s, mean of the joint with the longest way: it may lie under the trunk
 # Legs may lie crossed, and would press on each other: hips go outwards first.
 OUTWARDS = 0.35  # rad
-UNCROSS_TIME, UNCROSS_WAY = 0.35, 0.25  # of the fold: its time, and the way of the other joints
+UNCROSS_WAY = 0.25  # of the fold, which the other joints go meanwhile
+UNCROSS_S, UNCROSS_SPEED = 0.3, 2.0  # s at least; rad/s, mean of the joint with the longest way
 ATTEMPTS = 3  # to roll over
 MARGIN = 0.05  # rad that a pose keeps from a joint's stops: front and hind legs have others
 ON_ITS_BELLY = 0.85  # cosine of the tilt
 # Share of the torque that the stage allows: in the time until a command acts, a roll turns joints
 # fast enough to add the rest; and legs that lie crossed press on each other with all of it.
-TORQUE_SHARE = 0.7
-DAMPING_SHARE = 0.4  # of the robot's kd, for the same reason
+TORQUE_SHARE = 0.75
+DAMPING_SHARE = 0.2  # of the robot's kd, for the same reason
 
 
 class GaveUpError(Exception):
@@ -40,8 +41,10 @@ class GetUp:
         self._attempts = 0
         way = float(np.max(np.abs(start.q - spec.sit_pose)))
         fold_s = max(FOLD_S, way / FOLD_SPEED)
-        poses = [_uncrossed(spec, start.q), spec.sit_pose, spec.sit_pose]
-        seconds = (UNCROSS_TIME * fold_s, (1 - UNCROSS_TIME) * fold_s, REST_S)
+        uncrossed = _uncrossed(spec, start.q)
+        uncross_s = float(np.max(np.abs(uncrossed - start.q))) / UNCROSS_SPEED
+        poses = [uncrossed, spec.sit_pose, spec.sit_pose]
+        seconds = (max(UNCROSS_S, uncross_s), (1 - UNCROSS_WAY) * fold_s, REST_S)
         self._movement = Trajectory(start, poses, spec, now_ns, seconds)
 
     def fill(self, now_ns: int, state: RobotState, out: JointCommand) -> bool:

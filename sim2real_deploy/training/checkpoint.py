@@ -50,6 +50,7 @@ def goes_on(folder: Path, config: TrainingConfig, seed: int, resume: bool) -> bo
     if not path.exists():
         if resume:
             raise Refusal(f"{path}: there is nothing to resume")
+        _trim_log(folder / LOG, 0)  # of a run that ended before its first checkpoint
         return False
     content = load_checkpoint(path)
     if not resume:

@@ -142,6 +142,7 @@ class Terrain(Strict):
     kinds: tuple[TerrainKind, ...] = Field(min_length=1)
     promotion: Promotion
     pushes: float = Field(ge=0, le=1)  # of the speed that pushes have on flat ground
+    start: float = Field(default=0.0, ge=0, le=1)  # 0: at the lowest level of each kind, 1: highest
 
     @model_validator(mode="after")
     def _flat_first(self) -> "Terrain":

@@ -18,9 +18,10 @@ class TerrainCurriculum:
         self.names: list[str] = [kind.kind for kind in terrain.kinds]
         edges = np.cumsum([kind.share for kind in terrain.kinds])
         self.kind = np.searchsorted(edges / edges[-1], (np.arange(count) + 0.5) / count)
-        self.level = np.zeros(count, np.int64)
         self._first = np.array(first_tiles(terrain))
         self._levels = np.array([len(kind.levels) for kind in terrain.kinds])
+        highest = self._levels[self.kind] - 1
+        self.level = np.floor(terrain.start * highest).astype(np.int64)
 
     def tile(self, who: int) -> int:
         return int(self._first[self.kind[who]] + self.level[who])

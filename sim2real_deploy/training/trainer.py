@@ -96,8 +96,7 @@ def train(run: Run, hands: Hands | None = None, crew: Crew | None = None) -> Pat
             spent = (time.monotonic() - begun) / 60
             run = replace(run, minutes=max(run.minutes - spent, 0.01))
             begun = time.monotonic()
-        resume = path.exists() and goes_on(run.folder, run.config, run.seed, True)
-        run = replace(run, resume=resume)
+        run = replace(run, resume=goes_on(run.folder, run.config, run.seed, path.exists()))
 
 
 def _is_of_a_lost_worker(error: RuntimeError) -> bool:

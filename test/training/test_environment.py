@@ -153,9 +153,16 @@ def test_width_grows_with_success_and_shrinks_with_falls() -> None:
     assert width.value == settings.least
 
 
+def test_terrain_may_begin_at_a_higher_level() -> None:
+    for start, levels in ((0.0, 0), (0.5, 4), (1.0, 9)):  # of ten levels of stairs
+        curriculum = TerrainCurriculum(ROUGH.terrain.model_copy(update={"start": start}), 100)
+        assert set(curriculum.level[curriculum.on("stairs")]) == {levels}
+        assert set(curriculum.level[curriculum.on("flat")]) == {0}
+
+
 def test_terrain_gets_harder_for_who_goes_the_way_and_easier_for_who_does_not() -> None:
     rng = np.random.default_rng(0)
-    curriculum = TerrainCurriculum(ROUGH.terrain, 100)
+    curriculum = TerrainCurriculum(ROUGH.terrain.model_copy(update={"start": 0.0}), 100)
     shares = [kind.share for kind in ROUGH.terrain.kinds]
     counts = np.bincount(curriculum.kind)
     assert counts == pytest.approx(100 * np.array(shares) / sum(shares), abs=1)

@@ -13,7 +13,10 @@ from sim2real_deploy.training.ppo import Felt
 from sim2real_deploy.training.trainer import make_learner
 from sim2real_deploy.training.warm_start import warm_start
 
-CONFIG = load_training("go2_rough")
+ROUGH = load_training("go2_rough")
+CONFIG = ROUGH.model_copy(
+    update={"network": ROUGH.network.model_copy(update={"warm_start": "go2_walk"})}
+)
 
 
 def test_it_acts_as_the_policy_it_was_made_from() -> None:
