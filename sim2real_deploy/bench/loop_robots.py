@@ -187,7 +187,7 @@ def _fine_tuned(place: Path, bundle: Bundle, twin: str, name: str, steps: int, s
     config = fine_tuning(base, bundle.folder.resolve(), name, steps)
 
     def make(folder: Path) -> Mapping[str, Any]:
-        checkpoint = train(Run(config, folder / "run", seed), lambda figures: None)
+        checkpoint = train(Run(config, folder / "run", seed))
         return {"steps": export(checkpoint, folder / "bundle").provenance["steps"]}
 
     inputs = {

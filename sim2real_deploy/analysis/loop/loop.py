@@ -289,7 +289,7 @@ def _finetune(
     told: Told,
 ) -> dict[str, Any]:
     from sim2real_deploy.training.export import export
-    from sim2real_deploy.training.trainer import Run, train
+    from sim2real_deploy.training.trainer import Hands, Run, train
 
     config = load_training(randomised.folder / CONFIG)
     config = fine_tuning(config, policy.folder.resolve(), settings.name, settings.steps)
@@ -303,7 +303,7 @@ def _finetune(
             told(f"  {now['done']:.0%}, {now['steps']:,} steps, error {now['error_v']:.3f} m/s")
 
     run = Run(config, place / "run", settings.seed, settings.minutes)
-    checkpoint = train(run, report)
+    checkpoint = train(run, Hands(report=report))
     made_from = {
         "loop": {
             "bags": dict(bags),
