@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from sim2real_deploy.analysis.gap.figures import Speed
-from sim2real_deploy.analysis.gap.together import CommandError, Together
+from sim2real_deploy.analysis.gap.together import CommandError, Together, _unlike_speeds
 from sim2real_deploy.analysis.gap.walk import walk_of_bag
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.import_log import import_log
@@ -71,14 +71,15 @@ def test_attitude_of_gravity_turns_it_back() -> None:
 
 def test_errors_are_averaged_by_kind_of_command() -> None:
     commands = (
-        CommandError((0.5, 0.0, 0.0), 2, 0.48, 0.50, 0.1),
+        CommandError((0.5, 0.0, 0.0), 2, 0.485, 0.50, 0.1),
         CommandError((0.0, 0.4, 0.0), 1, 0.40, 0.34, -0.3),
         CommandError((0.5, -0.4, 0.0), 1, 0.66, 0.65, 0.0),
     )
     together = Together(commands, (), 0)
-    assert together.speed_error() == pytest.approx(0.03)
+    assert together.speed_error() == pytest.approx(0.085 / 3)
     assert together.speed_error("sideways") == pytest.approx(0.06)
     assert together.gait_error == pytest.approx(0.4 / 3)
+    assert [u.name for u in _unlike_speeds(commands)] == ["speed sideways"]
     speed = Speed((0.3, -0.4, 0.0), (0.3, -0.4, 0.1), (0.0, 0.0, 0.0))
     assert speed.along(speed.robot) == pytest.approx(0.5)
 

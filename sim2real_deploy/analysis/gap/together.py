@@ -14,6 +14,7 @@ from sim2real_deploy.analysis.gap.figures import Speed
 from sim2real_deploy.analysis.gap.gap import Gap
 
 UNLIKE = 0.25  # share by which a figure must differ to be named
+SLOWER = 0.02  # m/s by which all commands of a kind must differ, in the mean, to be named
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,17 @@ def put_together(gaps: Sequence[Gap]) -> Together | None:
         for command, trials in sorted(speeds.items())
     ]
     falls = sum(gap.twin_fell_s is not None for gap in gaps)
-    return Together(tuple(commands), tuple(_unlike(gaps)), falls)
+    return Together(tuple(commands), (*_unlike_speeds(commands), *_unlike(gaps)), falls)
+
+
+def _unlike_speeds(commands: Sequence[CommandError]) -> list[Unlike]:
+    """Where the twin is slower or faster in one kind of walking, not by chance here and there."""
+    found = []
+    for kind in sorted({c.kind for c in commands}):
+        robot, twin = np.mean([(c.robot, c.twin) for c in commands if c.kind == kind], axis=0)
+        if abs(robot - twin) > SLOWER:
+            found.append(Unlike(f"speed {kind}", "m/s", float(robot), float(twin)))
+    return found
 
 
 def _unlike(gaps: Sequence[Gap]) -> list[Unlike]:
