@@ -39,7 +39,7 @@ from sim2real_deploy.twin.floors import Floor
 Told = Callable[[str], None]
 
 TWIN, CONFIG, BUNDLE = "twin.yaml", "training.yaml", "bundle"
-FIRST_STD, LAST_STD = 0.2, 0.1  # noise of the actions: it knows how to walk already
+FIRST_STD, LAST_STD = 0.4, 0.1  # noise of the actions: it knows how to walk already
 CRITIC_FIRST = 15  # iterations in which only the critic learns: it starts from nothing
 WIDTH = 0.6  # share of the ranges in force at the start
 ACTOR_RATE = (5.0e-5, 5.0e-4)
@@ -130,15 +130,17 @@ def run_loop(settings: Settings, folder: Path, told: Told) -> Loop:
     )
     twin_path = randomised.folder / TWIN
     twin = load_imperfections(str(twin_path), spec.name)
+    tuning = load_training(randomised.folder / CONFIG)
+    tuning = fine_tuning(tuning, policy.folder.resolve(), settings.name, settings.steps)
     finetuned = step(
         "finetune",
         {
             "from": [randomised.digest, base["policy"]],
-            "steps": settings.steps,
+            "config": tuning.model_dump(mode="json"),
             "minutes": settings.minutes,
             "seed": settings.seed,
         },
-        lambda place: _finetune(place, settings, randomised, policy, digests, told),
+        lambda place: _finetune(place, settings, tuning, policy, digests, told),
         goes_on=True,
     )
     made = load_bundle(finetuned.folder / BUNDLE, spec)
@@ -283,7 +285,7 @@ def fine_tuning(config: TrainingConfig, policy: Path, name: str, steps: int) -> 
 def _finetune(
     place: Path,
     settings: Settings,
-    randomised: Done,
+    config: TrainingConfig,
     policy: Bundle,
     bags: Mapping[str, str],
     told: Told,
@@ -291,8 +293,6 @@ def _finetune(
     from sim2real_deploy.training.export import export
     from sim2real_deploy.training.trainer import Hands, Run, train
 
-    config = load_training(randomised.folder / CONFIG)
-    config = fine_tuning(config, policy.folder.resolve(), settings.name, settings.steps)
     figures: dict[str, Any] = {}
     next_s = [0.0]
 
