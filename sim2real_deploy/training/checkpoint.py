@@ -1,4 +1,4 @@
-"""What a run leaves on the disk, so that it goes on after a crash as if nothing had been."""
+"""A run's checkpoint and log, from which it continues after a crash."""
 
 import io
 import json
@@ -21,7 +21,7 @@ LOG = "log.jsonl"
 
 
 def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
-    """Whole or not at all: whoever is killed in between leaves the one before."""
+    """Atomic: a kill while writing leaves the previous checkpoint."""
     partial = path.with_suffix(".partial")
     torch.save(content, partial)
     os.replace(partial, path)
@@ -45,7 +45,7 @@ def parse_checkpoint(data: bytes, path: Path) -> dict[str, Any]:
 
 
 def goes_on(folder: Path, config: TrainingConfig, seed: int, resume: bool) -> bool:
-    """Whether a run begun in this folder is to go on; `resume` allows it to change its config."""
+    """Whether a run in this folder is to be continued; `resume` allows a changed config."""
     path = folder / CHECKPOINT
     if not path.exists():
         if resume:
@@ -67,7 +67,7 @@ def goes_on(folder: Path, config: TrainingConfig, seed: int, resume: bool) -> bo
 
 
 def _trim_log(path: Path, steps: int) -> None:
-    """Forget what was logged after the checkpoint: it will be learnt again."""
+    """Drop lines that were logged after the checkpoint: those steps are trained again."""
     if not path.exists():
         return
     kept = []

@@ -130,11 +130,11 @@ class TerrainKind(Strict):
 
 
 class Promotion(Strict):
-    """An episode that went this much of the way it was told to go rises or falls by a level."""
+    """Share of the commanded way above or below which an environment changes its level."""
 
     promote_above: float = Field(gt=0)
     demote_below: float = Field(ge=0)
-    least_way: float = Field(ge=0)  # m it was told to go, else the episode says nothing
+    least_way: float = Field(ge=0)  # m: with a shorter commanded way an episode does not count
 
 
 class Terrain(Strict):
@@ -153,18 +153,18 @@ class Terrain(Strict):
 
 class Network(Strict):
     hidden: tuple[int, ...] = Field(min_length=1)
-    feeling: tuple[int, ...] = Field(min_length=1)  # hidden layers of what is felt
+    feeling: tuple[int, ...] = Field(min_length=1)  # hidden layers of the estimator
     critic: tuple[int, ...] = ()  # hidden layers of the critic, else those of the actor
-    steering_gain: float = Field(ge=0)  # by how many times what is missed the command is corrected
-    exported_gain: float = Field(ge=0)  # the same once it has learnt: a surer hand
-    steering_reach: float = Field(ge=0)  # m/s, rad/s: a larger miss is a kick, and steers no more
+    steering_gain: float = Field(ge=0)  # command correction per estimated velocity error
+    exported_gain: float = Field(ge=0)  # the same in the exported policy
+    steering_reach: float = Field(ge=0)  # m/s, rad/s: larger errors are pushes, and clipped
     initial_std: float = Field(gt=0)
-    warm_start: str | None = None  # a policy that was trained with these layers or smaller ones
+    warm_start: str | None = None  # a policy with the same layers or smaller ones
     final_std: float = Field(gt=0)  # at most, at the end of the run
 
 
 class Polish(Strict):
-    """What changes once the robot walks: from nothing these rewards teach standing still."""
+    """What changes once the robot walks: from scratch, these rewards teach standing still."""
 
     begin: float = Field(ge=0, le=1)  # share of the run
     rewards: dict[str, float]
@@ -205,7 +205,7 @@ class Judging(Strict):
 class TrainingConfig(Strict):
     name: str = Field(pattern="^[a-z][a-z0-9_]*$")
     robot: str
-    twin: str  # of the robot, round which training randomises: its name in config/twins, or a file
+    twin: str  # the robot that randomisation starts from: a name in config/twins, or a file
     steps: int = Field(gt=0)
     control: Control
     observation: tuple[Term, ...] = Field(min_length=1)
@@ -238,7 +238,7 @@ class TrainingConfig(Strict):
         return self
 
     def at(self, done: float) -> "TrainingConfig":
-        """As it is when so much of the run is done."""
+        """The config in force when this share of the run is done."""
         polish = self.polish
         if done < polish.begin:
             return self

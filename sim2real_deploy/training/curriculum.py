@@ -1,4 +1,4 @@
-"""Which terrain each environment walks on: harder when it gets along, easier when it does not."""
+"""Which terrain each environment walks on: harder after success, easier after failure."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ from sim2real_deploy.training.terrain import first_tiles
 class TerrainCurriculum:
     """Every environment keeps to one kind of terrain and climbs that kind's levels.
 
-    What decides is how much of the way it was told to go an episode has gone.
+    The share of the commanded way that an episode walked decides.
     """
 
     def __init__(self, terrain: Terrain, count: int):
@@ -29,7 +29,7 @@ class TerrainCurriculum:
     def finish(
         self, who: int, fell: bool, gone: float, told: float, rng: np.random.Generator
     ) -> None:
-        """An episode is over. Whoever masters the last level is sent to a random one."""
+        """Promote or demote after an episode. After the last level comes a random one."""
         levels = self._levels[self.kind[who]]
         share = gone / max(told, 1e-6)
         if fell or (told > self._settings.least_way and share < self._settings.demote_below):
@@ -40,7 +40,7 @@ class TerrainCurriculum:
                 self.level[who] = rng.integers(levels)
 
     def go_on(self, levels: dict[str, float]) -> None:
-        """Where an earlier session of the run was, by kind; shares and levels may have changed."""
+        """Continue at the mean levels of an earlier session; shares and levels may have changed."""
         for number, name in enumerate(self.names):
             level = min(round(levels.get(name, 0.0)), int(self._levels[number]) - 1)
             self.level[self.kind == number] = level

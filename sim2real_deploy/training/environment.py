@@ -21,14 +21,14 @@ from sim2real_deploy.training.symmetry import joint_mirror
 from sim2real_deploy.training.terrain import ALONG_X
 
 CONTACT_FORCE = 1.0  # N
-SIDEWAYS = 0.5  # rad round a push from the left or the right
-SPARE = 0.06  # m more that a robot is dropped on terrain: a foot that starts in it may stay there
-RANGE_MARGIN = 0.03  # rad that the robot's limits keep from the ends of a joint's range
-TURNED = 0.3  # rad, at most, from its way when a robot starts on terrain that has one
-FASTEST_TURN = 0.8  # rad/s back to it
-EDGE = 0.7  # m from the end of a tile where an episode is cut short
-MISSED = slice(0, 3)  # in what the critic sees: by how much the wanted vx, vy, wz are missed,
-MISSED_SCALE = 4.0  # large enough that the actor heeds it
+SIDEWAYS = 0.5  # rad: spread of the direction of a push from the side
+SPARE = 0.06  # m: extra drop height on terrain, so that no foot starts inside the ground
+RANGE_MARGIN = 0.03  # rad kept from the ends of a joint's range, as on the robot
+TURNED = 0.3  # rad: largest initial heading error on terrain that is walked along x
+FASTEST_TURN = 0.8  # rad/s: largest wz that corrects the heading there
+EDGE = 0.7  # m from the end of a tile at which an episode ends
+MISSED = slice(0, 3)  # in the critic's input: error of vx, vy, wz (reached minus commanded),
+MISSED_SCALE = 4.0  # scaled so that the actor takes notice
 GROUND_SCALE = 5.0  # of heights (m)
 SLOPE_SCALE = 2.0
 
@@ -71,7 +71,7 @@ class Environment:
         self._uneven = ~self.terrain.on("flat")
         along = [kind.kind in ALONG_X for kind in config.terrain.kinds]
         self._along = np.array(along)[self.terrain.kind]
-        self._way = np.zeros((count, 2))  # on the map, where it is meant to go on such terrain
+        self._way = np.zeros((count, 2))  # world xy: the direction to walk on such terrain
         self.observer = Observer(config, robot, count)
         self.default = robot.stand_pose
         self._sideways = np.float32(joint_mirror(robot, config.symmetry).signs < 0)
@@ -106,7 +106,7 @@ class Environment:
         self.reward_sums = dict.fromkeys(config.rewards, 0.0)
         for who in range(count):
             self._reset(who)
-        self._age = self.rng.integers(0, self._episode, count)  # they must not all end at once
+        self._age = self.rng.integers(0, self._episode, count)  # spread the ends
 
     def step(self, action: Array) -> Outcome:
         control = self.config.control
@@ -136,7 +136,7 @@ class Environment:
         return Outcome(observation, privileged, reward, fell, timed_out)
 
     def advance(self) -> None:
-        """One control step of physics with targets that come late."""
+        """One control step of physics with delayed targets."""
         substeps = self.config.control.substeps
         late = np.round(self.drawn["delay"] / self.config.control.timestep).astype(np.int64)
         age = np.clip(-((np.arange(substeps) - late) // substeps), 0, self._targets.shape[1] - 1)
@@ -145,7 +145,7 @@ class Environment:
         self._applied = targets[:, -1]
 
     def observe(self) -> tuple[Array, Array]:
-        """What the actor sees, noisy, and what the critic sees: true, MISSED first, and more."""
+        """The actor's input, with noise, and the critic's: noise-free, MISSED first, with more."""
         sight = Sight(
             turning=self.physics.turning.astype(np.float32),
             gravity=self._gravity(),
@@ -179,13 +179,13 @@ class Environment:
 
     @property
     def felt(self) -> slice:
-        """The part of it that the actor learns to estimate: speeds, clearance, steps ahead, slope,
-        height, and last what TOLD names."""
+        """The part of the critic's input that the actor learns to estimate: velocity error, foot
+        clearance, steps ahead, slope, height, and last the values named in TOLD."""
         return slice(0, MISSED.stop + 1 + 2 * len(self.robot.legs) + 2 + 1 + len(TOLD))
 
     def steering(self, gain: float) -> Array:
-        """What each value of MISSED, as it is told, does to the observation: too fast a robot sees
-        a lower command."""
+        """Matrix from estimates to corrections of the observation: a robot that is too fast sees a
+        lower command."""
         columns, scale = self.observer.newest("velocity_command")
         shift = np.zeros((self.felt.stop, self.observer.size), np.float32)
         shift[range(MISSED.stop), columns] = -gain / MISSED_SCALE * scale
@@ -237,7 +237,7 @@ class Environment:
         )
 
     def _feel_ground(self) -> Array:
-        """Note how the ground lies under each robot, and tell how high its knees are above it."""
+        """Look up the ground under each robot; returns the height of the knees above it."""
         physics, ground = self.physics, self.physics.ground
         feet, knees = physics.sensed("position"), physics.sensed("knee")
         forward = physics.forward()
@@ -257,7 +257,7 @@ class Environment:
         return np.asarray(knees[..., 2] - knee_ground, np.float32)
 
     def _note_progress(self, forward: Array64, across: Array64) -> None:
-        """How much of the way it is told to go it goes; faster than told does not count."""
+        """Sum up the commanded way and how much of it was walked; extra speed does not count."""
         velocity = self.physics.velocity[:, :2]
         moving = np.stack([(velocity * forward).sum(1), (velocity * across).sum(1)], 1)
         wanted = np.linalg.norm(self.command[:, :2], axis=1)
@@ -291,7 +291,7 @@ class Environment:
         tracked = bool(self._error[who] < self.config.commands.tracked * age)
         self.sums["finished"] += 1
         self.sums["fell"] += fell
-        if not self._uneven[who]:  # pushes and strange robots are judged on flat ground alone
+        if not self._uneven[who]:  # the randomisation is judged on flat ground only
             self.sums["judged"] += 1
             self.sums["succeeded"] += tracked and not fell
         self.sums["length"] += age
@@ -344,7 +344,7 @@ class Environment:
         self._next_command[who] = self._age[who] + self._steps(wanted.every)
 
     def _hold_heading(self) -> None:
-        """On terrain with a way, wz brings the robot back to it."""
+        """On terrain that is walked along x, wz corrects the heading."""
         forward, way = self.physics.forward(), self._way
         sine = forward[:, 0] * way[:, 1] - forward[:, 1] * way[:, 0]
         turned = np.arctan2(sine, (forward * way).sum(1))
@@ -352,7 +352,7 @@ class Environment:
         self.command[self._along, 2] = wz[self._along]
 
     def _push(self, who: int) -> None:
-        """From anywhere, and often from the side: there a robot on four legs is narrow."""
+        """From any direction, and often from the side, where the support is narrow."""
         ranges, rng = self.config.randomisation, self.rng
         angle = rng.uniform(-np.pi, np.pi)
         if rng.uniform() < ranges.push_sideways:

@@ -57,12 +57,12 @@ def export(checkpoint: Path, folder: Path, made_from: Mapping[str, Any] | None =
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An extra output of the network: some of what it feels, in its own unit."""
+    """An extra output of the network: some of its estimates, in physical units."""
 
     name: str
-    columns: range  # of what is felt
+    columns: range  # of the estimates
     middle: float
-    scale: float  # felt = (value - middle) * scale
+    scale: float  # estimate = (value - middle) * scale
 
 
 def estimates(felt: int) -> list[Estimate]:
@@ -84,10 +84,10 @@ def network(
     reach: float,
     told: Sequence[Estimate] = (),
 ) -> bytes:
-    """What is felt joins the observation and steers it; the second perceptron acts on both.
+    """Estimates join the observation and correct it; the second perceptron acts on both.
 
-    Steering is linear up to its reach: it is part of the first layer's weights here. What is `told`
-    are outputs beside the action.
+    The correction is linear up to its reach: it is part of the first layer's weights here. `told`
+    are the outputs beside the action.
     """
     observations = feel[0].shape[1]
     steered = act[0][:, :observations] @ steering.T
@@ -122,7 +122,7 @@ def network(
 def _tell(
     told: Sequence[Estimate], felt: int
 ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-    """One linear layer from what is felt to all estimates, then one output for each."""
+    """One linear layer that scales the estimates, then one output for each."""
     sizes = [len(one.columns) for one in told]
     weight, bias = np.zeros((sum(sizes), felt), np.float32), np.zeros(sum(sizes), np.float32)
     row = 0

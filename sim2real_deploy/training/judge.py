@@ -30,7 +30,7 @@ NICE = 5
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Of one checkpoint: the share of runs that succeed, by scenario and in all."""
+    """One checkpoint's share of successful runs, by scenario and overall."""
 
     steps: int
     score: float
@@ -50,14 +50,14 @@ def judge(checkpoint: Path, folder: Path, scenarios: list[str], trials: int) -> 
 
 
 class Judge:
-    """Call it in every iteration; `enough` says when there is no use in going on."""
+    """Call `look` in every iteration; `enough` is the early stop."""
 
     def __init__(self, folder: Path, settings: Judging) -> None:
         self._folder, self._settings = folder, settings
         self._process: subprocess.Popen[bytes] | None = None
         self._next = time.monotonic() + settings.every
         self.judgements = read_judgements(folder)
-        scenario_set(settings.set)  # refused now, and not after an hour
+        scenario_set(settings.set)  # refuse an unknown set before training starts
 
     @property
     def best(self) -> Judgement | None:
@@ -70,7 +70,7 @@ class Judge:
         return len(self.judgements) - 1 - self.judgements.index(best) >= patience
 
     def look(self) -> None:
-        """Take in a judgement that is ready; begin another when it is time."""
+        """Read a judgement that is ready; start the next one when it is due."""
         if self._process is not None:
             if self._process.poll() is None:
                 return
@@ -80,7 +80,7 @@ class Judge:
             self._begin()
 
     def finish(self) -> Path:
-        """Judge the last checkpoint, too; the best of all, which is exported."""
+        """Judge the last checkpoint as well; returns the best one."""
         if self._process is not None:
             self._process.wait()
             self._take()
@@ -123,12 +123,12 @@ class Judge:
 
 
 def best_of(judgements: Sequence[Judgement]) -> Judgement | None:
-    """The later one of equals has seen more."""
+    """Of equal ones the latest: it has trained longer."""
     return max(judgements, key=lambda one: (one.score, one.steps), default=None)
 
 
 def read_judgements(folder: Path) -> list[Judgement]:
-    """Of all sessions of a run."""
+    """All judgements of a run, earlier sessions included."""
     path = folder / JUDGEMENTS
     if not path.exists():
         return []
@@ -137,7 +137,7 @@ def read_judgements(folder: Path) -> list[Judgement]:
 
 
 def main(place: str, named: str, trials: str) -> None:
-    """What the process of a judgement does."""
+    """The process of one judgement."""
     os.nice(NICE)
     folder = Path(place)
     result = judge(folder / CHECKPOINT, folder / "bundle", scenario_set(named), int(trials))

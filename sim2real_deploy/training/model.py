@@ -22,7 +22,7 @@ FAR_BELOW = -20.0  # m: where boxes lie that a tile does not need
 def training_model(
     robot: RobotSpec, config: TrainingConfig, nominal: Nominal, tile: Tile, boxes: int
 ) -> Any:
-    """With so many boxes, whatever the tile needs: models of one batch have the same sizes."""
+    """`boxes` is the number for all tiles: models of one batch must have the same sizes."""
     spec = build_spec(
         robot,
         Floor(),

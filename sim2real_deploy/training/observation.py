@@ -11,7 +11,7 @@ from sim2real_deploy.training.rewards import Array, Flags
 
 
 class Observer:
-    """`values` is one frame; `remember` makes of frames what the network sees, term by term."""
+    """`values` is one frame; `remember` stacks frames into the network's input, term by term."""
 
     def __init__(self, config: TrainingConfig, robot: RobotSpec, count: int):
         joints = len(robot.joints)
@@ -45,7 +45,7 @@ class Observer:
         return sum(window[0].size for window in self._windows)
 
     def newest(self, name: str) -> tuple[npt.NDArray[np.int64], Array]:
-        """Where in what the network sees a term's newest values stand, and their scale."""
+        """Columns of a term's newest values in the network's input, and their scale."""
         index = self._names.index(name)
         end = sum(window[0].size for window in self._windows[: index + 1])
         scale = np.split(self._scale, self._ends)[index]
@@ -60,7 +60,7 @@ class Observer:
         return values + noise * (width * self._noise)
 
     def remember(self, frame: Array, fresh: Flags) -> Array:
-        """Take a frame in; where an episode is fresh, its first frame stands for the past."""
+        """Add a frame; in a new episode its first frame fills the history."""
         for window, newest in zip(self._windows, np.split(frame, self._ends, 1), strict=True):
             window[:, :-1] = window[:, 1:]
             window[:, -1] = newest

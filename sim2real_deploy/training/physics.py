@@ -76,7 +76,7 @@ class Physics:
         speed: Array64,
         at: tuple[float, float] = (0.0, 0.0),
     ) -> None:
-        """Put one robot so high above the highest ground round it; attitude is roll, pitch, yaw."""
+        """Place a robot above the highest ground near it; attitude is roll, pitch, yaw."""
         self.state[who] = 0
         ground = self.ground.highest(int(self.tile[who]), *at)
         self.position[who] = *at, ground + height

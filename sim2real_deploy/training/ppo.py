@@ -30,25 +30,25 @@ def mlp(inputs: int, hidden: tuple[int, ...], outputs: int) -> nn.Sequential:
 
 @dataclass(frozen=True, slots=True)
 class Felt:
-    """What the actor learns to feel, and what that does to what it sees."""
+    """What the actor learns to estimate, and how the estimates correct its observation."""
 
-    told: slice  # where the truth stands in what the critic sees
-    steering: Tensor  # felt x observations: what is felt, times this, is added to the observation
-    reach: float  # no more of it than this
+    told: slice  # where the true values are in the critic's input
+    steering: Tensor  # estimates @ steering is added to the observation
+    reach: float  # estimates are clipped to this for steering
 
 
 class Actor(nn.Module):
     """A network for the mean action; its spread does not depend on the observation.
 
-    A first network tells from the observation what the robot cannot measure (by how much it misses
-    the wanted velocity): learnt from the truth, not from rewards. What is felt shifts the command
-    that the second network sees: that closes the loop on speed, which rewards leave to chance.
+    A first network estimates from the observation what the robot cannot measure, such as the error
+    of its velocity. It learns from the simulator's truth, not from rewards. The estimated velocity
+    error shifts the command that the second network sees: that closes the loop on speed.
     """
 
     def __init__(self, observations: int, actions: int, network: Network, felt: Felt):
         super().__init__()
         count = len(felt.steering)
-        self._felt = felt  # not learnt, and no part of a checkpoint: the config's
+        self._felt = felt  # from the config: not learnt, not in checkpoints
         self.feel = mlp(observations, network.feeling, count)
         self.act = mlp(observations + count, network.hidden, actions)
         last = list(self.act.parameters())[-2:]
@@ -68,7 +68,7 @@ class Actor(nn.Module):
         return mean
 
     def sample(self, observation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """An action, its log probability and the mean it was drawn round."""
+        """A sampled action, its log probability and the mean action."""
         mean: Tensor = self(observation)
         action = mean + self.log_std.exp() * torch.randn_like(mean)
         return action, log_probability(action, mean, self.log_std), mean
@@ -81,7 +81,7 @@ def log_probability(action: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
 
 @dataclass(slots=True)
 class Batch:
-    """What one worker collected: steps x environments, in that order."""
+    """What one worker collected: steps x environments."""
 
     observation: Tensor
     privileged: Tensor
@@ -158,7 +158,7 @@ class Learner:
     def learn(
         self, batch: Batch, last_value: Tensor, late: float = 0.0, critic_alone: bool = False
     ) -> dict[str, float]:
-        """Several epochs over one batch. As it gets `late`, 0 to 1, updates and search shrink."""
+        """Several epochs over one batch. As `late` goes from 0 to 1, updates and entropy shrink."""
         ppo, anneal = self.ppo, 1.0 - 0.9 * late
         advantage = advantages(batch, last_value, ppo.gamma, ppo.lam)
         returns = (advantage + batch.value).flatten()
@@ -219,8 +219,8 @@ class Learner:
         }
 
     def _felt_by(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """What the actor felt when it acted, and would have felt in the mirror. It keeps to that
-        while it learns from the batch: else what it learns to feel would move its actions, too."""
+        """The actor's estimates when it acted, and for the mirrored observation. They stay fixed
+        for the batch, so that learning to estimate does not change the actions meanwhile."""
         with torch.no_grad():
             felt = self.actor.feel(observation)
             if self.mirror_observation is None:
@@ -271,12 +271,12 @@ class Learner:
         return float(flat[-1])
 
     def _most_log_std(self, late: float) -> float:
-        """Noise slows a robot down: a policy that must do without it has to learn so."""
+        """The bound on action noise: the policy has to learn to do without it by the end."""
         first, last = math.log(self.network.initial_std), math.log(self.network.final_std)
         return first + late * (last - first)
 
     def _adapt_rate(self, kl: float, anneal: float) -> None:
-        """Keep each update about as large as the target: the step that fits changes in a run."""
+        """Adapt the learning rate so that the KL divergence of an update stays near its target."""
         (least, most), target = self.ppo.actor_rate, self.ppo.target_kl * anneal
         if kl > 2 * target:
             self.rate = max(least * anneal, self.rate / 1.5)

@@ -1,4 +1,4 @@
-"""How a run is going: a live table on a terminal, a line now and then elsewhere, and a picture."""
+"""Progress of a run: a live table on a terminal, else a line now and then, and a plot."""
 
 import importlib.util
 import json
@@ -18,11 +18,11 @@ from sim2real_deploy.training.checkpoint import LOG
 from sim2real_deploy.training.trainer import Figures, Report
 
 LINE_EVERY_S = 10.0
-SMOOTHING = 0.95  # of what jumps from one iteration to the next
+SMOOTHING = 0.95  # of noisy figures, per iteration
 
 
 class _Average:
-    """Figures of one iteration jump about; these follow them smoothly."""
+    """Exponential moving averages by name."""
 
     def __init__(self) -> None:
         self._values: dict[str, float] = {}
@@ -35,7 +35,7 @@ class _Average:
 
 @contextmanager
 def reporting(console: Console, folder: Path) -> Iterator[Report]:
-    """Hand this to `train`: it shows each iteration, and logs for TensorBoard if that is there."""
+    """A report function for `train`: shows each iteration, logs to TensorBoard and W&B."""
     average = _Average()
     boards = [board for board in (_tensorboard(folder), _wandb(folder)) if board is not None]
     last_line = -LINE_EVERY_S

@@ -38,7 +38,7 @@ CONTACT_TIME = 0.02  # s, MuJoCo's own softness of contacts
 
 @dataclass(slots=True)
 class AdaptiveWidth:
-    """Wider when the policy succeeds, narrower when it fails: never too easy, never hopeless."""
+    """Widens the ranges while the policy succeeds, narrows them while it fails."""
 
     settings: Width
     value: float
@@ -94,7 +94,7 @@ class Drawn:
         return self.values[name]
 
     def draw(self, who: int, ranges: Randomisation, width: float, rng: np.random.Generator) -> None:
-        """Most draws fall near the nominal value: there the robot is, and there it must track."""
+        """Triangular: most draws are near the nominal value, where tracking matters most."""
         for name, values in self.values.items():
             low, high = getattr(ranges, name)
             middle = min(max(self.nominal[name], low), high)
@@ -106,7 +106,7 @@ class Drawn:
 
 
 def apply(model: Any, plain: Any, data: Any, drawn: Drawn, who: int, control: Control) -> None:
-    """Make `model` differ from the `plain` one by one environment's values."""
+    """Apply one environment's values to `model`, a copy of `plain`."""
     base = model.body(BASE).id
     dofs = slice(6, None)
     floor = model.geom_bodyid == 0

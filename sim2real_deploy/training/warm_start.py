@@ -1,7 +1,7 @@
-"""Begin with what an exported policy knows: its weights in networks that may be wider and see more.
+"""Start from an exported policy: its weights, in networks that may be wider and see more.
 
-New units take in what random weights make of the observation and have no say at first, so the
-actor does what the old policy did.
+New units have random input weights and zero output weights, so the actor acts like the old policy
+at first.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def warm_start(actor: Actor, config: TrainingConfig) -> None:
     seen = weights["feel_weight0"].shape[1]
     felt = next(weights[n].shape[0] for n in sorted(weights, reverse=True) if "feel_w" in n)
     _widen(actor.feel, "feel", weights, old, new)
-    # Behind the observation stands what is felt; the rest, what it steers, is made by the actor.
+    # The estimates follow the observation; the rest, the steering, is computed by the actor.
     old = np.concatenate([old, seen + np.arange(felt)])
     new = np.concatenate([new, _size(config.observation, joints) + np.arange(felt)])
     _widen(actor.act, "act", weights, old, new)
@@ -58,7 +58,7 @@ def _size(terms: tuple[Term, ...], joints: int) -> int:
 def _shared_columns(
     old: tuple[Term, ...], new: tuple[Term, ...], joints: int
 ) -> tuple[Columns, Columns]:
-    """Where each value that both see stands in the one and in the other: the newest frames."""
+    """Columns of the values that both see, in the old and the new input: the newest frames."""
     pairs: list[tuple[int, int]] = []
     ends = {}
     end = 0
