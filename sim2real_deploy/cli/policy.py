@@ -1,6 +1,7 @@
 """`sim2real policy`: import, check, show and compare policies."""
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,14 @@ def _convert(path: Path, sizes: Sequence[int]) -> bytes:
             f"{to_install('train')}"
         ) from None
     return torchscript.convert(path, sizes)
+
+
+def _torchscript_sizes(path: Path) -> dict[str, int]:
+    try:
+        from sim2real_deploy.training import torchscript
+    except ImportError:
+        return {}
+    return torchscript.input_sizes(path)
 
 
 def _answers(pairs: list[str]) -> dict[str, Any]:
@@ -90,7 +99,7 @@ def import_(
 
     def bring_in(more: dict[str, Any], folder: Path) -> "Imported":
         told = Answers({**given, **more}, network, robot)
-        return import_policy(source, folder, told, _convert, name=name or output.resolve().name)
+        return import_policy(source, folder, told, _convert, name=name or _name_of(output))
 
     imported = bring_in({}, output)
     if walk and imported.open_orders:
@@ -101,6 +110,10 @@ def import_(
     for line in imported.assumed:
         typer.echo(f"  not from the file: {line}")
     typer.echo(f"Now see whether it walks: sim2real policy check {output}")
+
+
+def _name_of(folder: Path) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", folder.resolve().name)
 
 
 def _with_the_order_that_walks(
@@ -145,13 +158,36 @@ def new(
     network: Path = typer.Argument(help="An ONNX or TorchScript file without a description."),
     output: Path = typer.Option(help="The folder to be made: the network, and what to fill in."),
     robot: str = typer.Option("go2", help="The robot it was trained for."),
+    like: str = typer.Option(
+        "",
+        help="The project with whose stock task it was trained, to fill the rest in: legged_gym, "
+        "himloco, isaac_lab, unitree_rl_lab, robot_lab, unitree_rl_mjlab.",
+    ),
 ) -> None:
     """Write a policy.yaml to fill in; `policy import` then reads it."""
     from sim2real_deploy.policy.skeleton import write_skeleton
     from sim2real_deploy.robots import load_robot
 
-    file = write_skeleton(network, load_robot(robot), output)
-    typer.echo(f"{file}: replace every ???, then: sim2real policy import {output} --output NAME")
+    file = write_skeleton(network, load_robot(robot), output, like, _torchscript_sizes)
+    left = file.read_text(encoding="utf-8").count(": ???")
+    todo = f"replace every ??? ({left})" if left else "check it"
+    typer.echo(f"{file}: {todo}, then: sim2real policy import {output} --output NAME")
+
+
+@policy.command()
+def pull(
+    address: str = typer.Argument(
+        help="hf://OWNER/REPOSITORY[/FOLDER][@REVISION], wandb://ENTITY/PROJECT/RUN, or "
+        "wandb://ENTITY/PROJECT/ARTIFACT:VERSION."
+    ),
+    output: Path = typer.Option(help="The folder to be made, for the files as they are there."),
+) -> None:
+    """Fetch a policy's files from Hugging Face or Weights & Biases; `policy import` reads them."""
+    from sim2real_deploy.policy.pull import pull as fetch
+
+    for path in fetch(address, output):
+        typer.echo(f"  {path}")
+    typer.echo(f"Now: sim2real policy import {output} --output policies/NAME")
 
 
 @policy.command()

@@ -1,15 +1,20 @@
 """A policy.yaml to fill in, for a network that comes without a description.
 
-What the network and the robot tell is filled in; what only a person knows is `???`, and the import
-refuses it by its key until it is answered.
+What the network and the robot tell is filled in. So is the rest where a person says which project's
+stock task it was trained with (config/policy_presets). What only a person knows is `???`, and the
+import refuses it by its key until it is answered.
 """
 
 import inspect
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, Literal
 
+from sim2real_deploy import configfile, paths
+from sim2real_deploy.configfile import Strict
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.contract import CommandRanges, Range
 from sim2real_deploy.policy.importers import network, places
 from sim2real_deploy.policy.importers.own import UNKNOWN
 from sim2real_deploy.policy.importers.vocabulary import TERM_ORDERS
@@ -18,15 +23,57 @@ from sim2real_deploy.robots import RobotSpec
 
 LONGEST_HISTORY = 30
 
+# How many numbers each input of a TorchScript file takes: torch lives in training/.
+Sizes = Callable[[Path], Mapping[str, int]]
 
-def write_skeleton(source: Path, spec: RobotSpec, folder: Path) -> Path:
-    """A new folder with the network and a policy.yaml to fill in; the file to edit."""
+
+class Preset(Strict):
+    """What a project's stock task says that a network file does not."""
+
+    about: str
+    joints: str
+    default_position: tuple[float, ...]
+    kp: float | tuple[float, ...]
+    kd: float | tuple[float, ...]
+    action_scale: float | tuple[float, ...]
+    action_clip: Range | None = None
+    observed: Literal["raw", "clipped"]
+    order: str
+    scales: dict[str, float | tuple[float, ...]]
+    layout: Literal["by_term", "by_frame"]
+    newest: Literal["first", "last"]
+    start: Literal["repeat", "zeros"]
+    command_ranges: CommandRanges
+    rate_hz: float = 50.0
+
+
+def presets(robot: str) -> dict[str, Preset]:
+    """The stock tasks that are known for a robot, by project."""
+    file = paths.config_file("policy_presets") / f"{robot}.yaml"
+    if not file.is_file():
+        return {}
+    content = configfile.read_yaml(file)
+    return {
+        name: configfile.parse(value, Preset, f"{file}: {name}") for name, value in content.items()
+    }
+
+
+def write_skeleton(
+    source: Path, spec: RobotSpec, folder: Path, like: str = "", sizes: Sizes | None = None
+) -> Path:
+    """A new folder with the network and a policy.yaml to fill in; the file to edit.
+
+    `like` names a project whose stock task fills in what the network does not tell."""
     if not source.is_file() or source.suffix not in places.NETWORKS:
         raise Refusal(f"{source}: no network ({', '.join(places.NETWORKS)})")
     places.checked(source)
     if folder.exists():
         raise Refusal(f"{folder}: is there already; nothing is overwritten")
-    text = "\n".join(_lines(source, spec)) + "\n"
+    preset = _preset(like, spec)
+    inputs = network.input_sizes(source) if source.suffix == ".onnx" else {}
+    if not inputs and sizes is not None:
+        inputs = dict(sizes(source))
+    text = "\n".join(_lines(source, spec, preset, inputs or {"": 0})) + "\n"
     folder.mkdir(parents=True)
     shutil.copyfile(source, folder / source.name)
     weights = source.with_name(source.name + ".data")
@@ -36,54 +83,87 @@ def write_skeleton(source: Path, spec: RobotSpec, folder: Path) -> Path:
     return folder / "policy.yaml"
 
 
-def _lines(source: Path, spec: RobotSpec) -> Iterator[str]:
+def _preset(like: str, spec: RobotSpec) -> Preset | None:
+    if not like:
+        return None
+    known = presets(spec.name)
+    if like not in known:
+        names = ", ".join(known) or "none"
+        raise Refusal(f"--like {like}: no such stock task of {spec.name}; there are: {names}")
+    return known[like]
+
+
+def _lines(
+    source: Path, spec: RobotSpec, preset: Preset | None, inputs: Mapping[str, int]
+) -> Iterator[str]:
     orders = ", ".join(["sdk", *spec.joint_orders])
+
+    def told(field: str) -> str:
+        return UNKNOWN if preset is None else _flow(getattr(preset, field))
+
     yield f"# What {source.name} sees and sends. Replace every {UNKNOWN}, check the rest, then:"
     yield "#   sim2real policy import THIS_FOLDER --output policies/NAME"
+    if preset is not None:
+        yield f"# Filled in from {preset.about}: change what was trained otherwise."
     yield f"robot: {spec.name}"
     yield f"network: {source.name}"
-    yield f"rate_hz: {UNKNOWN}  # 1 / (physics time step x decimation), mostly 50"
-    yield f"joints: {UNKNOWN}  # in the network's order: {orders}, or the list of names"
+    yield f"rate_hz: {told('rate_hz')}  # 1 / (physics time step x decimation), mostly 50"
+    yield f"joints: {told('joints')}  # in the network's order: {orders}, or the list of names"
     yield "# In the network's joint order; one number stands for all joints."
-    yield f"default_position: {UNKNOWN}  # rad, a list: what the joint positions are relative to"
-    yield f"kp: {UNKNOWN}  # Nm/rad, as trained"
-    yield f"kd: {UNKNOWN}  # Nms/rad, as trained"
+    yield "# rad, a list: what the joint positions are relative to"
+    yield f"default_position: {told('default_position')}"
+    yield f"kp: {told('kp')}  # Nm/rad, as trained"
+    yield f"kd: {told('kd')}  # Nms/rad, as trained"
     yield "action:"
-    yield f"  scale: {UNKNOWN}  # target = offset + scale x clip(action)"
+    yield f"  scale: {told('action_scale')}  # target = offset + scale x clip(action)"
     yield "  # offset: the default position, unless given"
-    yield "  # clip: [-100, 100]  # of the action, before it is scaled"
-    yield "  observed: raw  # what last_action shows: raw, or clipped"
+    clip = None if preset is None else preset.action_clip
+    given = "  # clip: [-100, 100]" if clip is None else f"  clip: {_flow(clip)}"
+    yield f"{given}  # of the action, before it is scaled"
+    observed = "raw" if preset is None else preset.observed
+    yield f"  observed: {observed}  # what last_action shows: raw, or clipped"
     yield "observations:"
-    sizes = network.input_sizes(source) if source.suffix == ".onnx" else {"": 0}
-    for name, size in sizes.items():
+    for name, size in inputs.items():
         if not name.endswith("_in"):
-            yield from _group(name, size, spec)
+            yield from _group(name, size, spec, preset)
     yield "command_ranges:  # what it was trained for; commands are clipped to it"
-    yield from (f"  {axis}: {UNKNOWN}  # [lowest, highest]" for axis in ("vx", "vy", "wz"))
+    for axis in ("vx", "vy", "wz"):
+        bounds = UNKNOWN if preset is None else _flow(getattr(preset.command_ranges, axis))
+        yield f"  {axis}: {bounds}  # [lowest, highest]"
     yield "# Terms there are (each takes scale, clip and history):"
     for name, forms in TERMS.items():
         yield f"#   {name}{_parameters(forms.scalar)}"
 
 
-def _group(name: str, size: int, spec: RobotSpec) -> Iterator[str]:
-    terms, history = _guess(size, spec.joint_count)
+def _flow(value: Any) -> str:
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def _group(name: str, size: int, spec: RobotSpec, preset: Preset | None) -> Iterator[str]:
+    terms, history = _guess(size, spec.joint_count, "unitree" if preset is None else preset.order)
     told = f"of the network's input '{name}', {size} numbers" if size else "of the network's input"
     yield f"  # {told}. Their order is the usual trap: check it."
     yield f"  - input: '{name}'" if name else "  - input: ''  # found in the network"
     if history > 1:
-        yield "    layout: by_frame  # or by_term: each term's past together"
-        yield "    newest: last  # or first"
-        yield "    start: zeros  # or repeat: the first frame stands for the past"
+        layout, newest, start = (
+            ("by_frame", "last", "zeros")
+            if preset is None
+            else (preset.layout, preset.newest, preset.start)
+        )
+        yield f"    layout: {layout}  # by_frame, or by_term: each term's past together"
+        yield f"    newest: {newest}  # last, or first"
+        yield f"    start: {start}  # zeros, or repeat: the first frame stands for the past"
     yield "    terms:"
     past = f", history: {history}" if history > 1 else ""
+    scales = {} if preset is None else preset.scales
     for term in terms:
         params = f', params: {{period: "{UNKNOWN}"}}' if term == "gait_phase" else ""
-        yield f'      - {{name: "{term}", scale: 1.0{past}{params}}}'
+        yield f'      - {{name: "{term}", scale: {_flow(scales.get(term, 1.0))}{past}{params}}}'
 
 
-def _guess(size: int, joints: int) -> tuple[tuple[str, ...], int]:
+def _guess(size: int, joints: int, order: str) -> tuple[tuple[str, ...], int]:
     """Terms whose numbers add up to the input's size, and over how many frames."""
-    usual = TERM_ORDERS["unitree"]
+    usual = TERM_ORDERS[order]
     plain = 9 + 3 * joints
     for extra, terms in (
         (0, usual),

@@ -39,6 +39,24 @@ def convert(path: Path, sizes: Sequence[int]) -> bytes:
     return model
 
 
+def input_sizes(path: Path) -> dict[str, int]:
+    """How many numbers its input takes, by name: one of the sizes that its weights take.
+
+    Nothing where it has several inputs: which sizes belong together, weights do not tell."""
+    module = _load(path)
+    if len(list(module.graph.inputs())) != 2:  # itself and one more
+        return {}
+    sizes = dict.fromkeys(w.shape[-1] for w in module.parameters() if w.dim() >= 1)
+    with torch.no_grad():
+        for size in sizes:
+            try:
+                module(torch.zeros(1, size))
+            except RuntimeError:
+                continue
+            return {"obs": size}
+    return {}
+
+
 def _load(path: Path) -> Any:
     try:
         module = torch.jit.load(str(path), map_location="cpu").eval()  # type: ignore[no-untyped-call]

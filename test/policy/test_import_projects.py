@@ -15,7 +15,8 @@ from onnx import helper
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
-from sim2real_deploy.policy.skeleton import write_skeleton
+from sim2real_deploy.policy.importers.vocabulary import TERM_ORDERS
+from sim2real_deploy.policy.skeleton import presets, write_skeleton
 from sim2real_deploy.robots import load_robot
 from support.import_samples import GO2, ISAAC, JOINTS, bring_in, bring_in_with_notes, deploy_content
 from support.import_samples import pose as off_pose
@@ -74,6 +75,18 @@ def test_a_skeleton_is_filled_in_and_imported(tmp_path: Path) -> None:
     assert contract.action.offset == contract.default_position
     assert contract.observations[0].terms[0].history == 6
     assert len(contract.golden) == 8
+
+
+def test_a_stock_task_fills_the_skeleton_in(tmp_path: Path) -> None:
+    """Nothing left to answer, for each project whose stock task is known."""
+    source = put_network(tmp_path / "policy.onnx", SIZE)
+    for name, preset in presets("go2").items():
+        write_skeleton(source, GO2, tmp_path / name, name)
+        contract = bring_in(tmp_path / name, tmp_path / "out" / name).contract
+        assert contract.default_position == preset.default_position
+        assert contract.observations[0].terms[0].name == TERM_ORDERS[preset.order][0]
+    with pytest.raises(Refusal, match=r"--like nobody(.|\n)*legged_gym, himloco"):
+        write_skeleton(source, GO2, tmp_path / "x", "nobody")
 
 
 def test_a_bundle_changed_by_hand_is_imported_again(tmp_path: Path) -> None:

@@ -143,6 +143,12 @@ def test_a_state_in_an_attribute_is_carried_from_step_to_step(tmp_path: Path) ->
         np.testing.assert_allclose(step.action, answer, atol=1e-5)
 
 
+def test_the_size_of_the_input_is_found_by_trying_those_of_the_weights(tmp_path: Path) -> None:
+    for module in (Plain(), Remembering()):
+        assert torchscript.input_sizes(scripted(module, tmp_path / "x.pt")) == {"obs": SIZE}
+    assert torchscript.input_sizes(scripted(Paired(), tmp_path / "x.pt")) == {}
+
+
 def test_a_network_of_two_inputs_gets_both(tmp_path: Path) -> None:
     path = scripted(Paired(), tmp_path / "policy.pt")
     session = onnxruntime.InferenceSession(torchscript.convert(path, [SIZE, 2 * SIZE]))

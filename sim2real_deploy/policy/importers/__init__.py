@@ -85,7 +85,8 @@ def _unknown(source: Path, below: list[Path]) -> Refusal:
     if nets:
         return Refusal(
             f"{source}: a network without a description of what it sees and sends. Describe it: "
-            f"sim2real policy new {nets[0]} --output FOLDER"
+            f"sim2real policy new {nets[0]} --output FOLDER (with --like PROJECT where it was "
+            "trained with that project's stock task)"
         )
     names = [form.NAME for form in FORMATS] + [kind.NAME for kind in METADATA_FORMATS]
     known = "\n".join(f"  {name}" for name in names)
