@@ -47,6 +47,7 @@ def test_nothing_hidden_nothing_found(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # half a minute where nothing else runs
 @pytest.mark.parametrize(
     ("world", "name", "size"),
     [

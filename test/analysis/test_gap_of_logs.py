@@ -102,6 +102,7 @@ command_ranges: {vx: [-1.0, 1.0], vy: [-1.0, 1.0], wz: [-1.0, 1.0]}
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # two minutes where nothing else runs
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"no recordings of a real Go2 in {REAL}")
 def test_the_default_twin_walks_as_a_real_go2_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
