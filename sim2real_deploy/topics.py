@@ -25,6 +25,14 @@ DESCRIPTION = "robot_description"
 TRANSFORMS = "/tf"
 REMOTE = "remote"
 
+# The same once more in the types of sim2real_msgs, where they are installed; not recorded
+TYPED = "typed"
+TYPED_TICKS = f"{TYPED}/ticks"
+TYPED_LIMITS = f"{TYPED}/limits"
+TYPED_POLICY_STEP = f"{TYPED}/policy_step"
+TYPED_MODE = f"{TYPED}/mode"
+TYPED_LEASE = f"{TYPED}/lease"
+
 # Read by control
 VELOCITY = "cmd_vel"  # of programs, Twist or TwistStamped: the source with the lowest priority
 VELOCITY_TELEOP = "teleop/cmd_vel"

@@ -234,7 +234,7 @@ class ControlNode(Driver):
         ticks = self.loop.ticks.drain()
         if len(ticks.figures):
             self._statistics.add(ticks)
-            self._policy_node.show(ticks)
+            self._policy_node.show(ticks, self.typed)
             self.show_ticks(ticks, self.loop.ticks.columns)
             self.show_commands(ticks, self._link.latest)
             self.show_adaptation()

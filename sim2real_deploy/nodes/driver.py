@@ -26,6 +26,7 @@ from sim2real_deploy.nodes.arrays import doubles, floats, labelled, labelled_row
 from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR, heard
 from sim2real_deploy.nodes.frames import Frames, Transforms
 from sim2real_deploy.nodes.outside_odometry import LEGS, OutsideOdometry
+from sim2real_deploy.nodes.typed import open_typed
 from sim2real_deploy.nodes.velocity_topic import VelocityTopic
 from sim2real_deploy.robots import RobotState
 from sim2real_deploy.robots.odometry import LegOdometry
@@ -75,6 +76,7 @@ class Driver(Node):
         self._holder: str | None = None
         frames = Frames.of(self.get_namespace())
         self._transforms = Transforms(self, spec.name)
+        self.typed = open_typed(self, spec.joint_names)
         publish = self.create_publisher
         self._joints = publish(JointState, topics.JOINTS, SENSOR)
         self._imu = publish(Imu, topics.IMU, SENSOR)
@@ -168,11 +170,15 @@ class Driver(Node):
         if mode is not self._mode:
             self._mode = mode
             self._modes.publish(String(data=mode.words))
+            if self.typed is not None:
+                self.typed.show_mode(mode, self._controller.reason)
             self.get_logger().info(f"{mode.words} ({self._controller.reason or 'at the start'})")
         holder = self._controller.velocity.holder(self._now_ns())
         if holder != self._holder:
             self._holder = holder
             self._leases.publish(String(data=holder))
+            if self.typed is not None:
+                self.typed.show_lease(holder)
 
     def show_state(self, state: RobotState) -> None:
         """To those who listen; the odometry goes on whether anybody does or not."""
@@ -252,6 +258,8 @@ class Driver(Node):
         self._joy.publish(joy)
 
     def show_ticks(self, ticks: Ticks, columns: tuple[str, ...]) -> None:
+        if self.typed is not None:
+            self.typed.show_ticks(ticks)
         if not heard(self._ticks):
             return
         message = Float64MultiArray(layout=labelled_rows(columns, len(ticks.figures)))
@@ -274,8 +282,10 @@ class Driver(Node):
                 if state is not None:
                     torque = kp * (q - state.q) + kd * (dq - state.dq) + torque
                 self._show_joints(publisher, stamp, q, dq, torque)
+        bits = np.bitwise_or.reduce(ticks.limits.astype(np.uint8), axis=0)
+        if self.typed is not None:
+            self.typed.show_limits(bits.tolist())
         if heard(self._limits):
-            bits = np.bitwise_or.reduce(ticks.limits.astype(np.uint8), axis=0)
             self._limit_message.data = bits.tobytes()
             self._limits.publish(self._limit_message)
 

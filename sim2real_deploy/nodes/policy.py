@@ -12,6 +12,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.arrays import floats, labelled
 from sim2real_deploy.nodes.common import REPLAYED, SENSOR, heard
 from sim2real_deploy.nodes.outside_odometry import LEGS
+from sim2real_deploy.nodes.typed import Typed
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.topics import ACTION, OBSERVATION, extra
 
@@ -25,11 +26,14 @@ class PolicyNode(Node):
         self._observations = self.create_publisher(Float32MultiArray, OBSERVATION, REPLAYED)
         self._actions = self.create_publisher(Float32MultiArray, ACTION, REPLAYED)
         self._observation, self._action = Float32MultiArray(), Float32MultiArray()
+        self._labels: tuple[str, ...] = ()
+        self._joints: tuple[str, ...] = ()
 
     def connect(self, policy: Policy | None, odom_source: str = LEGS) -> None:
         """`odom_source`: legs, or a topic to take the base's velocity from instead."""
         if policy is None:
             return
+        self._labels, self._joints = policy.labels, policy.contract.joints
         self._observation.layout = labelled(policy.labels)
         self._action.layout = labelled(policy.contract.joints)
         for name in policy.extras:
@@ -52,7 +56,11 @@ class PolicyNode(Node):
         except Refusal as refusal:
             self.get_logger().warning(str(refusal), throttle_duration_sec=5.0)
 
-    def show(self, ticks: Ticks) -> None:
+    def show(self, ticks: Ticks, typed: Typed | None = None) -> None:
+        if typed is not None and self._labels:
+            for row in np.flatnonzero(ticks.column("policy_stepped")):
+                seen, given = ticks.observation[row].tolist(), ticks.action[row].tolist()
+                typed.show_step(self._labels, seen, self._joints, given)
         if not (heard(self._observations) or heard(self._actions)):
             return
         for row in np.flatnonzero(ticks.column("policy_stepped")):

@@ -15,7 +15,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.subscription import Subscription
 
 from sim2real_deploy.bags import Message, Qos, Topic, definitions
-from sim2real_deploy.topics import DIAGNOSTICS, TRANSFORMS
+from sim2real_deploy.topics import DIAGNOSTICS, TRANSFORMS, TYPED
 
 DEPTH = 2000  # samples that may wait in the middleware between two looks
 GLOBAL_TOPICS = frozenset(
@@ -85,6 +85,8 @@ class RawTopics:
 
     def _concerns_us(self, name: str) -> bool:
         namespace = self._node.get_namespace().rstrip("/")
+        if name.startswith(f"{namespace}/{TYPED}/"):
+            return False  # recorded already, in standard messages
         return name.startswith(f"{namespace}/") or name in GLOBAL_TOPICS
 
     def _describe(self, name: str, kind: type[Any]) -> Topic | None:

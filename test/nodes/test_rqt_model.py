@@ -131,6 +131,13 @@ def test_a_curve_keeps_its_span_and_its_place() -> None:
     assert len(history.curve(0, 10.5, bounds, (100.0, 40.0))) == 2
 
 
+def test_samples_that_come_too_fast_are_left_out() -> None:
+    history = History(("a",), span_s=10.0, step_s=0.035)
+    for i in range(100):
+        history.add(i * 0.01, (1.0,))
+    assert len(history.curve(0, 1.0, (0.0, 1.0), (1.0, 1.0))) == 25
+
+
 @pytest.mark.parametrize("least", [0.5, 5.0])
 def test_noise_is_not_blown_up(least: float) -> None:
     history = History(("a",), 10.0)

@@ -5,7 +5,8 @@ Not rqt's shared node: another plugin that blocks or spins that one must not del
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
@@ -23,6 +24,8 @@ from sim2real_deploy.nodes.stack_client import StackClient
 
 REQUESTS = ("estop", "stop", "reset", "stand", "walk", "sit")
 SUPERVISOR = "safety_supervisor: state"  # the status it reports once a second
+KEPT = 1000  # samples that wait to be drawn; a hung window loses the oldest
+Samples = deque[tuple[float, tuple[float, ...]]]  # when, by the monotonic clock, and what
 Answered = Callable[[str, bool, str], None]  # request, done, words
 
 
@@ -32,14 +35,16 @@ class Client:
     def __init__(self, namespace: str, robot: str) -> None:
         self.heard = Heard()
         self._told = (0.0, 0.0)  # forward and turning, as the policy was last told
+        self.speeds: Samples = deque(maxlen=KEPT)  # forward and turning: told, measured
+        self.torques: Samples = deque(maxlen=KEPT)  # Nm, of each joint
         self._node = Node("rqt_sim2real", namespace=namespace or None, enable_rosout=False)
         self._stack = StackClient(
             self._node, robot, REQUESTS, updated=self._on_stack, velocity=None
         )
-        self._joints = Newest(self._node, JointState, topics.JOINTS, SENSOR)
-        self._odometry = Newest(self._node, Odometry, topics.ODOMETRY, SENSOR)
         self._ticks = Newest(self._node, Float64MultiArray, topics.TICKS, REPLAYED)
         subscribe = self._node.create_subscription
+        subscribe(JointState, topics.JOINTS, self._on_joints, SENSOR)
+        subscribe(Odometry, topics.ODOMETRY, self._on_odometry, SENSOR)
         subscribe(String, topics.LEASE, self._on_lease, LATCHED)
         subscribe(Float32MultiArray, topics.TEMPERATURES, self._on_temperatures, SENSOR)
         subscribe(DiagnosticArray, topics.STATISTICS, self._on_statistics, 10)
@@ -68,24 +73,6 @@ class Client:
         """Call the service of this request and of no other, at once, from any thread."""
         self._stack.ask(request, lambda done, words: answered(request, done, words))
 
-    def speed(self) -> tuple[float, float, float, float] | None:
-        """Forward and turning: as the policy was told, then as measured; None without news."""
-        odometry, ticks = self._odometry.take(), self._ticks.take()
-        if ticks is not None and len(ticks.layout.dim) == 2:
-            columns = ticks.layout.dim[1].label.split(",")
-            row = ticks.data[-len(columns) :]
-            self._told = row[columns.index("vx")], row[columns.index("wz")]
-        if odometry is None:
-            return None
-        twist = odometry.twist.twist
-        forward, turning = self._told
-        return forward, twist.linear.x, turning, twist.angular.z
-
-    def torques(self) -> Sequence[float] | None:
-        """Of each joint, in Nm; None without news."""
-        joints = self._joints.take()
-        return None if joints is None else list(joints.effort)
-
     def _spin(self) -> None:
         with suppress(ExternalShutdownException):  # rqt ended, and ROS in it before us
             while not self._closing.is_set():
@@ -96,6 +83,19 @@ class Client:
         heard.mode, heard.safety = self._stack.mode, safety.message
         heard.stopped = safety.level == DiagnosticStatus.ERROR
         heard.safety_facts = {pair.key: pair.value for pair in safety.values}
+
+    def _on_joints(self, message: JointState) -> None:
+        self.torques.append((time.monotonic(), tuple(message.effort)))
+
+    def _on_odometry(self, message: Odometry) -> None:
+        ticks, twist = self._ticks.take(), message.twist.twist
+        if ticks is not None and len(ticks.layout.dim) == 2:
+            columns = ticks.layout.dim[1].label.split(",")
+            row = ticks.data[-len(columns) :]
+            self._told = row[columns.index("vx")], row[columns.index("wz")]
+        forward, turning = self._told
+        row = (forward, twist.linear.x, turning, twist.angular.z)
+        self.speeds.append((time.monotonic(), row))
 
     def _on_lease(self, message: String) -> None:
         self.heard.lease = message.data

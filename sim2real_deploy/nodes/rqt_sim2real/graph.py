@@ -1,4 +1,4 @@
-"""A small plot and a row of bars, painted by Qt itself: cheap enough for 20 frames a second."""
+"""A small plot and a row of bars, painted by Qt itself: cheap enough for 10 frames a second."""
 
 from collections.abc import Mapping
 

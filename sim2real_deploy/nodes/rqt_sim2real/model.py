@@ -151,15 +151,18 @@ class Requests:
 
 
 class History:
-    """The last seconds of some named curves, oldest first."""
+    """The last seconds of some named curves, oldest first. Samples closer together than `step_s`
+    are left out: every point drawn takes time from the button that stops the robot."""
 
-    def __init__(self, names: Sequence[str], span_s: float) -> None:
+    def __init__(self, names: Sequence[str], span_s: float, step_s: float = 0.0) -> None:
         self.names = tuple(names)
         self.span_s = span_s
+        self._step_s = step_s
         self._rows: deque[tuple[float, tuple[float, ...]]] = deque()
 
     def add(self, now_s: float, values: Sequence[float]) -> None:
-        if len(values) == len(self.names):
+        last_s = self._rows[-1][0] if self._rows else -math.inf
+        if len(values) == len(self.names) and now_s - last_s >= self._step_s:
             self._rows.append((now_s, tuple(values)))
         while self._rows and self._rows[0][0] < now_s - self.span_s:
             self._rows.popleft()

@@ -24,9 +24,9 @@ from sim2real_deploy.nodes.rqt_sim2real.model import (
 from sim2real_deploy.nodes.rqt_sim2real.panel import Panel
 from sim2real_deploy.robots import RobotSpec, load_robot
 
-FRAME_MS = 50
-LINES_EVERY = 4  # frames
-SPAN_S = 20.0
+FRAME_MS = 100
+LINES_EVERY = 2  # frames
+SPAN_S, STEP_S = 10.0, 0.035  # of the plots: every fourth sample
 DEFAULT_ROBOT = "go2"
 SPEEDS = ("forward told", "forward", "turning told", "turning")
 
@@ -96,9 +96,9 @@ class Sim2Real(Plugin):  # type: ignore[misc]
         spec = load_robot(self._robot)
         self._tiers = HeatTiers(spec.temperature.warn, spec.temperature.stop)
         self._requests = Requests()
-        self._speed = History(SPEEDS, SPAN_S)
+        self._speed = History(SPEEDS, SPAN_S, STEP_S)
         self._legs = leg_joints(spec)
-        self._torque = History(tuple(self._legs), SPAN_S)
+        self._torque = History(tuple(self._legs), SPAN_S, STEP_S)
         self._client = Client(self._namespace, self._robot)
         if self._panel is not None:
             self._context.remove_widget(self._panel)
@@ -138,12 +138,12 @@ class Sim2Real(Plugin):  # type: ignore[misc]
         while not self._answers.empty():
             self._requests.answered(*self._answers.get(), now_s)
         panel.show_answer(self._requests.line(now_s))
-        speed, torques = client.speed(), client.torques()
-        if speed is not None:
-            self._speed.add(now_s, speed)
-        if torques is not None:
+        while client.speeds:
+            self._speed.add(*client.speeds.popleft())
+        while client.torques:
+            then_s, torques = client.torques.popleft()
             legs = self._legs.values()
-            self._torque.add(now_s, [max((torques[i] for i in leg), key=abs) for leg in legs])
+            self._torque.add(then_s, [max((torques[i] for i in leg), key=abs) for leg in legs])
         for graph in panel.graphs:
             graph.show_at(now_s)
         self._frame += 1
