@@ -23,7 +23,7 @@ NOT_FROM_FILES = frozenset(
             "robot",
             "interface",
         ),
-        *("domain", "runs", "last_run", "ungated", "dead_man", "settings"),
+        *("domain", "runs", "last_run", "ungated", "dead_man", "odom_source", "settings"),
     }
 )
 

@@ -1,12 +1,15 @@
 """A parameter file tunes; it neither switches supervision off nor chooses what walks."""
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sim2real_deploy.bringup.graph import GO2_WALK, resolve
 from sim2real_deploy.bringup.params_file import NOT_FROM_FILES, check_params_file
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.paths import config_file
 
 
 def write(path: Path, text: str) -> str:
@@ -42,3 +45,17 @@ def test_what_tunes_passes(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_refused_before_anything_starts() -> None:
     with pytest.raises(Refusal, match="no such file"):
         check_params_file("nowhere.yaml")
+
+
+def test_the_sample_names_real_parameters_at_their_defaults() -> None:
+    path = config_file("params/sample.yaml")
+    check_params_file(str(path))
+    nodes = yaml.safe_load(path.read_text(encoding="utf-8"))["/**"]
+    tables = {"go2_driver": "control.DRIVER"}
+    for node, content in nodes.items():
+        module, _, table = tables.get(node, f"{node}.PARAMETERS").partition(".")
+        declared = getattr(import_module(f"sim2real_deploy.nodes.{module}"), table)
+        defaults = {parameter.name: parameter.default for parameter in declared}
+        for name, value in content["ros__parameters"].items():
+            assert defaults[name] == value, f"{node}: {name}"
+            assert type(defaults[name]) is type(value), f"{node}: {name}"

@@ -59,7 +59,7 @@ def test_launch_shows_the_same_arguments_as_the_command(bringup):
 
 
 @needs_ros2
-@pytest.mark.parametrize("file", ["go2_walk", "twin", "replay"])
+@pytest.mark.parametrize("file", BRINGUPS)
 def test_ros2_launch_finds_the_files(file):
     shown = ros2("launch", PACKAGE, f"{file}.launch.py", "--show-args")
     arguments, _ = BRINGUPS[file]
