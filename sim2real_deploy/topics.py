@@ -26,12 +26,11 @@ TRANSFORMS = "/tf"
 REMOTE = "remote"
 
 # The same once more in the types of sim2real_msgs, where they are installed; not recorded
-TYPED = "typed"
-TYPED_TICKS = f"{TYPED}/ticks"
-TYPED_LIMITS = f"{TYPED}/limits"
-TYPED_POLICY_STEP = f"{TYPED}/policy_step"
-TYPED_MODE = f"{TYPED}/mode"
-TYPED_LEASE = f"{TYPED}/lease"
+TYPED_TICKS = "typed/ticks"
+TYPED_LIMITS = "typed/limits"
+TYPED_POLICY_STEP = "typed/policy_step"
+TYPED_MODE = "typed/mode"
+TYPED_LEASE = "typed/lease"
 
 # Read by control
 VELOCITY = "cmd_vel"  # of programs, Twist or TwistStamped: the source with the lowest priority
@@ -55,6 +54,11 @@ SAFETY_REQUESTS = ("estop", "stop", "reset")
 def service(robot: str, request: str) -> str:
     """The service for a request such as `estop` or `stand`."""
     return f"safety/{request}" if request in SAFETY_REQUESTS else f"{robot}_driver/{request}"
+
+
+def is_typed(topic: str, namespace: str) -> bool:
+    """Whether a full name is one of the typed topics of this namespace."""
+    return topic.startswith(f"{namespace.rstrip('/')}/typed/")
 
 
 def extra(name: str) -> str:

@@ -15,7 +15,8 @@ STATES = (
     topics.OBSERVATION, topics.ACTION, topics.COMMAND_ASKED, topics.COMMAND_SENT,
     topics.COMMAND_LIMITS, topics.JOINTS, topics.IMU, topics.BATTERY, topics.TEMPERATURES,
     topics.FOOT_FORCES, topics.ODOMETRY, topics.REMOTE, topics.DIAGNOSTICS,
-    topics.DESCRIPTION, topics.TRANSFORMS,
+    topics.DESCRIPTION, topics.TRANSFORMS, topics.TYPED_TICKS, topics.TYPED_LIMITS,
+    topics.TYPED_POLICY_STEP, topics.TYPED_MODE, topics.TYPED_LEASE,
 )  # fmt: skip
 SHOWN = (topics.MODE, topics.SAFETY, topics.RUN, topics.STATISTICS)
 MODES = ("stand", "walk", "sit", "damp", "recover", "excite")

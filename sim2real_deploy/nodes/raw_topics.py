@@ -15,7 +15,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.subscription import Subscription
 
 from sim2real_deploy.bags import Message, Qos, Topic, definitions
-from sim2real_deploy.topics import DIAGNOSTICS, TRANSFORMS, TYPED
+from sim2real_deploy.topics import DIAGNOSTICS, TRANSFORMS, is_typed
 
 DEPTH = 2000  # samples that may wait in the middleware between two looks
 GLOBAL_TOPICS = frozenset(
@@ -85,7 +85,7 @@ class RawTopics:
 
     def _concerns_us(self, name: str) -> bool:
         namespace = self._node.get_namespace().rstrip("/")
-        if name.startswith(f"{namespace}/{TYPED}/"):
+        if is_typed(name, namespace):
             return False  # recorded already, in standard messages
         return name.startswith(f"{namespace}/") or name in GLOBAL_TOPICS
 
