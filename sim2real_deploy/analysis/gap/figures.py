@@ -1,5 +1,6 @@
 """Figures of a walk that mean something to a person: speed, gait, effort, calm."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -42,18 +43,19 @@ class Speed:
         return float(np.dot(velocity[:2], self.command[:2])) / length if length else 0.0
 
 
-def compare_figures(robot: Walk, twin: Walk) -> list[Figure]:
-    one, other = _figures(robot), _figures(twin)
+def compare_figures(robot: Walk, twins: Sequence[Walk]) -> list[Figure]:
+    """Of the robot's walk, and the mean of the twin's: walking has chance in it."""
+    one, others = _figures(robot), [_figures(twin) for twin in twins]
     return [
-        Figure(name, unit, value, other[name, unit])
+        Figure(name, unit, value, float(np.mean([other[name, unit] for other in others])))
         for (name, unit), value in one.items()
-        if (name, unit) in other
+        if all((name, unit) in other for other in others)
     ]
 
 
-def compare_speeds(robot: Walk, twin: Walk) -> list[Speed]:
-    """One for each stretch of constant command that both walked."""
-    length = min(len(robot), len(twin))
+def compare_speeds(robot: Walk, twins: Sequence[Walk]) -> list[Speed]:
+    """One for each stretch of constant command that all walked; the mean of the twin's walks."""
+    length = min(len(walk) for walk in (robot, *twins))
     command = robot["command"][:length]
     changes = np.abs(np.diff(command, axis=0)).max(axis=1) > 1e-3
     edges = [0, *(np.flatnonzero(changes) + 1).tolist(), length]
@@ -64,7 +66,8 @@ def compare_speeds(robot: Walk, twin: Walk) -> list[Speed]:
             continue
         rows = slice(start + settle, end)
         vx, vy, wz = command[start].tolist()
-        found.append(Speed((vx, vy, wz), _velocity(robot, rows), _velocity(twin, rows)))
+        x, y, turning = np.mean([_velocity(twin, rows) for twin in twins], axis=0).tolist()
+        found.append(Speed((vx, vy, wz), _velocity(robot, rows), (x, y, turning)))
     return found
 
 

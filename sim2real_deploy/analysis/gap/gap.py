@@ -134,6 +134,7 @@ def measure_gap(
             f"the twin fell {fell_s or 0:.1f} s into the walk that the robot walked: too early to "
             "compare; try another --twin"
         )
+    whole = [walk for walk in (twin, second) if len(walk) >= least_s * spec.wire.rate_hz]
     chance = _mean(distances(second, twin))
     channels = distances(robot, twin)
     number = max(_mean(channels) - chance, 0.0)
@@ -169,8 +170,8 @@ def measure_gap(
         left=left,
         left_channels=left_channels,
         findings=findings,
-        figures=tuple(compare_figures(robot, twin)),
-        speeds=tuple(compare_speeds(robot, twin)),
+        figures=tuple(compare_figures(robot, whole)),
+        speeds=tuple(compare_speeds(robot, whole)),
         open_loop=replay_errors(replayed, motion_of_walk(robot), HORIZONS_S[-1]),
         twin_fell_s=fell_s,
     )
