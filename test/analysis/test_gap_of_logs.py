@@ -107,8 +107,8 @@ command_ranges: {vx: [-1.0, 1.0], vy: [-1.0, 1.0], wz: [-1.0, 1.0]}
 def test_the_default_twin_walks_as_a_real_go2_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trials 2: the floor's friction was chosen on trials 1. Wanted are 0.035 and 0.02 m/s; measured
-    were 0.036 and 0.029 (both halves together 0.031 and 0.021), so this guards what is there."""
+    """Trials 2: the floor's friction was chosen on trials 1. Wanted are 0.035 and 0.02 m/s;
+    measured were 0.036 and 0.029 (both halves together 0.031 and 0.021): a guard, not proof."""
 
     def sim2real(*arguments: object) -> None:
         monkeypatch.setattr(sys, "argv", ["sim2real", *map(str, arguments)])
