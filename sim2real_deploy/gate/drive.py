@@ -13,9 +13,11 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.engines import SimulatedRobot
 from sim2real_deploy.gate.lockstep_supervisor import LockstepSupervisor
 from sim2real_deploy.policy.bundle import Bundle
+from sim2real_deploy.policy.height_grid import height_grid
 from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.robots.geometry import heading, tilt
 from sim2real_deploy.safety.chain import CLEAR
+from sim2real_deploy.twin.height_scan import PERFECT, HeightScan, ScanErrors
 from sim2real_deploy.twin.robot import BaseTruth, Vector
 from sim2real_deploy.wire.in_process import InProcessLink, Plant
 
@@ -38,13 +40,18 @@ class Drive:
         supervised: bool = False,
         adaptation: str = "none",
         plant: Plant | None = None,
+        scan_errors: ScanErrors = PERFECT,
     ) -> None:
-        """`plant`, where given, is what the link speaks to: the robot with a tap on its wire."""
+        """`plant`, where given, is what the link speaks to: the robot with a tap on its wire.
+        A policy that sees the ground gets it with `scan_errors`."""
         self.robot, self.spec = robot, bundle.spec
         self.link = InProcessLink(bundle.spec, plant or robot)
         limits = load_stage(stage)
         adapts = open_adaptation(bundle.spec, adaptation, limits.adaptation)
-        self.controller = Controller(bundle.spec, limits, bundle.open(), adapts)
+        self._policy = bundle.open()
+        self.controller = Controller(bundle.spec, limits, self._policy, adapts)
+        grid = height_grid(bundle.contract)
+        self._scan = None if grid is None else HeightScan(robot.floor, grid, scan_errors)
         self.controller.situation.sport_released = True
         self.safety = (
             LockstepSupervisor(self.controller, self.link, stage, SUPERVISED_EVERY)
@@ -56,6 +63,10 @@ class Drive:
 
     def tick(self) -> RobotState | None:
         state = self.link.wait(self._period)
+        if self._scan is not None:
+            seen = self._scan.look(self.link.now_ns() / 1e9, self.robot.base_truth)
+            if seen is not None:
+                self._policy.give("height_scan", seen)
         verdict = CLEAR if self.safety is None else self.safety.verdict(state, self._sent)
         self._sent = self.controller.step(state, self.link.now_ns(), verdict)
         if self._sent is not None:

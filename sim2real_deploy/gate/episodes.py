@@ -21,6 +21,7 @@ from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.robots.geometry import heading
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.faults import Fault
+from sim2real_deploy.twin.height_scan import TYPICAL
 from sim2real_deploy.twin.robot import Truth
 
 REST_S = 0.5  # for a dropped robot to come to rest
@@ -64,7 +65,7 @@ def watch_episode(
         engine, bundle.spec, conditions.floor, conditions.imperfections, conditions.payload
     )
     robot.reset(conditions.seed)
-    drive = Drive(bundle, robot, scenario.stage, supervised=True)
+    drive = Drive(bundle, robot, scenario.stage, supervised=True, scan_errors=TYPICAL)
     walk = _Walk(drive, scenario, np.random.default_rng(conditions.seed))
     try:
         walk.begin()

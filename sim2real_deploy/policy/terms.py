@@ -129,8 +129,18 @@ def extra_command(seen: Seen, *, name: str, default: tuple[float, ...]) -> Numbe
 
 
 @term()
-def height_scan(seen: Seen, *, count: float, flat: float = 0.0) -> Numbers:
-    """A grid of heights as last sent under this name; until then the value of flat ground."""
+def height_scan(
+    seen: Seen,
+    *,
+    count: float,
+    flat: float = 0.0,
+    size: tuple[float, ...] = (),
+    resolution: float = 0.0,
+    offset: float = 0.0,
+) -> Numbers:
+    """A grid of heights as last sent under this name; until then the value of flat ground.
+    `size`, `resolution` and `offset` say where the points lie (height_grid.py): the twin fills
+    the grid by them."""
     return seen.given.get("height_scan") or (flat,) * int(count)
 
 

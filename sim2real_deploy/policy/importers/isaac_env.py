@@ -241,7 +241,14 @@ def _scan(env: _Env, spec: RobotSpec, params: dict[str, Any], where: str) -> dic
         count = (round(long / resolution) + 1) * (round(wide / resolution) + 1)
     except (TypeError, KeyError, ValueError):
         raise Refusal(f"{where}: scene.height_scanner.pattern_cfg: no grid of rays") from None
-    return {"count": count, "flat": spec.base_height - params.get("offset", 0.5)}
+    offset = params.get("offset", 0.5)
+    return {
+        "count": count,
+        "flat": spec.base_height - offset,
+        "size": (long, wide),
+        "resolution": resolution,
+        "offset": offset,
+    }
 
 
 def _gains(env: _Env, joints: tuple[str, ...], field: str, file: Path) -> list[float]:

@@ -1,0 +1,57 @@
+"""The grid of ground heights that a perceptive policy sees, as its contract describes it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.contract import Contract
+
+
+@dataclass(frozen=True)
+class HeightGrid:
+    """Points around the base in its heading's frame, row by row along x, as Isaac Lab has them.
+
+    A value is the base's height above the ground at that point, less `offset`.
+    """
+
+    length: float  # m along x
+    width: float  # m along y
+    resolution: float  # m between two points
+    offset: float
+
+    @cached_property
+    def points(self) -> npt.NDArray[np.float64]:
+        """x and y of each point, m."""
+        x, y = np.meshgrid(self._axis(self.length), self._axis(self.width))
+        return np.stack([x.ravel(), y.ravel()], 1)
+
+    def _axis(self, extent: float) -> npt.NDArray[np.float64]:
+        places = np.arange(round(extent / self.resolution) + 1, dtype=np.float64)
+        return np.asarray(places * self.resolution - extent / 2, np.float64)
+
+
+def height_grid(contract: Contract) -> HeightGrid | None:
+    """Of a policy that sees the ground and says where; None where it does not."""
+    for group in contract.observations:
+        for term in group.terms:
+            size = term.params.get("size", ())
+            if term.name == "height_scan" and isinstance(size, tuple) and size:
+                resolution, offset = (
+                    float(term.params.get(key, 0.0))  # type: ignore[arg-type]
+                    for key in ("resolution", "offset")
+                )
+                if len(size) != 2 or min(*size, resolution) <= 0:
+                    raise Refusal(
+                        "height_scan.params: size must be [length, width] and resolution above 0"
+                    )
+                grid = HeightGrid(size[0], size[1], resolution, offset)
+                if len(grid.points) != int(float(term.params["count"])):  # type: ignore[arg-type]
+                    raise Refusal(
+                        f"height_scan.params.count: is {term.params['count']}, its grid has "
+                        f"{len(grid.points)} points"
+                    )
+                return grid
+    return None
