@@ -65,14 +65,17 @@ def identify(
     robots: Annotated[int, typer.Option(min=0, help="Hidden robots on the hoist.")] = 20,
     unknown: Annotated[int, typer.Option(min=0, help="Those with a term we do not know.")] = 10,
     walkers: Annotated[int, typer.Option(min=0, help="Hidden robots that walk.")] = 20,
-    minutes: Annotated[float, typer.Option(min=0.5, help="Of excitation.")] = 1.0,
+    minutes: Annotated[float, typer.Option(min=0.5, help="Of excitation.")] = 2.0,
+    done: Annotated[
+        Path | None, typer.Option(help="Keep each robot's result here; a later run goes on.")
+    ] = None,
     robot: Robot = "go2",
 ) -> None:
-    """Identify robots never seen before; about a minute of one core for each."""
+    """Identify robots never seen before; about half a minute of one core for each."""
     from sim2real_deploy.bench import identify as benchmark
     from sim2real_deploy.bench.conduct import conduct
 
-    measure = partial(benchmark.run, robot, robots, unknown, walkers, minutes)
+    measure = partial(benchmark.run, robot, robots, unknown, walkers, minutes, done)
     raise typer.Exit(conduct("bench identify", measure, json))
 
 

@@ -23,6 +23,13 @@ MOVING = 0.15  # rad/s: slower, and dry friction points anywhere
 HALF = 6  # rows either side in the smoothing of accelerations
 EVERY = 4  # rows: neighbours say the same
 HUBER_ROUNDS = 4
+LEG_JOINTS = 3
+OFFSET_STEP = 0.01  # rad, of finite differences
+OFFSET_RIDGE = 1e-6 * np.eye(4 * LEG_JOINTS)
+OFFSET_DRAWS = 50
+BLOCK_ROWS = 125  # one second of every fourth row
+LEAST_BLOCKS = 8
+CALM = 12.0  # rad/s^2: beyond, what smoothing takes from speeds counts for more than an offset
 LEAST_SHARE = 0.08  # of the residual that a term must explain to be named
 RIPPLE = range(4, 25)  # periods in a turn of the joint that torque ripple is looked for
 
@@ -36,6 +43,7 @@ class Balance:
     ddq: Array
     torque: Array
     rigid: Array  # torque that the legs' own mass asks for
+    by_offset: Array  # rows x 3 x joints: how it changes with the offsets of the leg's encoders
 
 
 def balance(
@@ -53,8 +61,10 @@ def balance(
         torque = smooth(recording["torque"], HALF)
         rows = np.arange(HALF, len(q) - HALF, EVERY)
         rows = rows[recording.fresh[rows] & (recording["kp"][rows].min(axis=1) > 0)]
-        rigid = _rigid(model, data, q[rows], dq[rows], ddq[rows])
-        parts.append((q[rows], dq[rows], ddq[rows], torque[rows], rigid))
+        motion = q[rows], dq[rows], ddq[rows]
+        rigid = _rigid(model, data, *motion)
+        by_offset = _by_offset(model, data, motion, rigid)
+        parts.append((*motion, torque[rows], rigid, by_offset))
     return Balance(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
@@ -65,6 +75,73 @@ def _rigid(model: Any, data: Any, q: Array, dq: Array, ddq: Array) -> Array:
         mujoco.mj_inverse(model, data)
         result[row] = data.qfrc_inverse
     return result
+
+
+def _by_offset(model: Any, data: Any, motion: tuple[Array, ...], rigid: Array) -> Array:
+    """An encoder that reads too much puts the joint back by as much."""
+    q, dq, ddq = motion
+    kind = np.arange(q.shape[1]) % LEG_JOINTS
+    moved = [_rigid(model, data, q - OFFSET_STEP * (kind == k), dq, ddq) for k in range(LEG_JOINTS)]
+    return np.stack([(m - rigid) / OFFSET_STEP for m in moved], axis=1)
+
+
+def offsets(found: Balance) -> tuple[Array, Array]:
+    """Of the encoders, and their standard deviations: from gravity, over all that moves.
+
+    A leg's three balances of torque share its three offsets; each has a rotor, a bearing and
+    friction of its own. Blocks drawn anew say how sure it is.
+    """
+    joints = found.q.shape[1]
+    best, sigma = np.zeros(joints), np.full(joints, np.inf)
+    for first in range(0, joints, LEG_JOINTS):
+        squares, sides = _leg_equations(found, first)
+        count = len(squares)
+        if count < LEAST_BLOCKS:
+            continue
+
+        def solve(weights: Array, squares: Array = squares, sides: Array = sides) -> Array:
+            total = np.tensordot(weights, squares, 1)
+            return np.asarray(np.linalg.solve(total + OFFSET_RIDGE, weights @ sides)[:LEG_JOINTS])
+
+        leg = slice(first, first + LEG_JOINTS)
+        best[leg] = solve(np.ones(count))
+        rng = np.random.default_rng(0)
+        drawn = rng.multinomial(count, np.full(count, 1 / count), OFFSET_DRAWS).astype(float)
+        sigma[leg] = np.std([solve(weights) for weights in drawn], axis=0)
+    return best, sigma
+
+
+def _leg_equations(found: Balance, first: int) -> tuple[Array, Array]:
+    """Normal equations of each block: three offsets, then rotor, bearing, friction by joint."""
+    size = 4 * LEG_JOINTS
+    starts = range(0, len(found.q) - BLOCK_ROWS + 1, BLOCK_ROWS)
+    squares, sides = np.zeros((len(starts), size, size)), np.zeros((len(starts), size))
+    leg = slice(first, first + LEG_JOINTS)
+    calm = np.abs(found.ddq[:, leg]).max(axis=1) < CALM
+    for k in range(LEG_JOINTS):
+        joint = first + k
+        own = slice(LEG_JOINTS * (k + 1), LEG_JOINTS * (k + 2))
+        dq = found.dq[:, joint]
+        terms = np.zeros((len(dq), size))
+        terms[:, :LEG_JOINTS] = found.by_offset[:, :, joint]
+        terms[:, own] = np.column_stack((found.ddq[:, joint], dq, np.sign(dq)))
+        left = found.torque[:, joint] - found.rigid[:, joint]
+        moving = (np.abs(dq) > MOVING) & calm
+        if moving.sum() < 200:
+            return squares[:0], sides[:0]
+        solved = _robust(
+            terms[moving][:, [*range(LEG_JOINTS), *range(own.start, own.stop)]], left[moving]
+        )
+        columns = [*range(LEG_JOINTS), *range(own.start, own.stop)]
+        error = np.abs(left - terms[:, columns] @ solved)
+        typical = 2 * float(np.median(error[moving]))
+        weight = moving * np.minimum(1.0, typical / np.maximum(error, 1e-9)) / typical**2
+        for number, start in enumerate(starts):
+            rows = slice(start, start + BLOCK_ROWS)
+            weighted = terms[rows] * weight[rows, None]
+            squares[number] += weighted.T @ terms[rows]
+            sides[number] += weighted.T @ left[rows]
+    return squares, sides
 
 
 def first_guess(found: Balance, figures: Figures) -> Figures:

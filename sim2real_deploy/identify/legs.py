@@ -37,6 +37,11 @@ class Window:
     rows: int
 
 
+def no_corrections(windows: Sequence[Window], joints: int) -> Array:
+    """Windows that begin exactly in the recorded states."""
+    return np.zeros((len(windows), 2, joints))
+
+
 def legs_model(robot: RobotSpec, lags: bool) -> Any:
     """Trunk welded to the world, contacts off; a torque sensor on each motor."""
     lag = 1e-4 if lags else 0.0
@@ -73,6 +78,14 @@ def _through_play(q: Array, play: Array, began: Array) -> Array:
     return seen
 
 
+def _helped(figures: Figures, kp: Array) -> Array:
+    """Torque by which play helps the motion; rollouts take it off the dry friction.
+
+    A board sees its own side of the gear, which trails the joint by half the play.
+    """
+    return figures.strength * kp * figures.backlash / 2
+
+
 class Legs:
     """Rolls recordings out from many windows at once."""
 
@@ -94,7 +107,7 @@ class Legs:
         model.dof_armature[:] = figures.armature
         model.dof_invweight0[:] = self._softness(figures.armature)
         model.dof_damping[:] = figures.damping
-        model.dof_frictionloss[:] = figures.friction
+        model.dof_frictionloss[:] = np.maximum(figures.friction - _helped(figures, kp), 0.0)
         model.opt.gravity[:] = down
         model.actuator_gainprm[:, KP] = figures.strength * kp
         model.actuator_gainprm[:, KD] = figures.strength * kd * figures.speed_gain
@@ -113,12 +126,18 @@ class Legs:
         return np.asarray(self._free.dof_invweight0[-self.robot.joint_count :])
 
     def run(
-        self, windows: Sequence[Window], candidates: Sequence[tuple[Figures, Sequence[Array]]]
+        self,
+        windows: Sequence[Window],
+        candidates: Sequence[tuple[Figures, Sequence[Array]]],
+        starts_off: Array | None = None,
     ) -> tuple[Array, Array, Array]:
         """Readings of q, dq and torque: candidates x windows x rows x joints.
 
-        A candidate is figures and, for each recording, the direction of gravity.
+        A candidate is figures and, for each recording, the direction of gravity. `starts_off` is
+        how far each window begins from its recorded q and dq (windows x 2 x joints).
         """
+        if starts_off is None:
+            starts_off = no_corrections(windows, self.robot.joint_count)
         rows = windows[0].rows
         count, joints = len(windows), self.robot.joint_count
         starts = np.zeros((len(candidates) * count, self._size))
@@ -128,6 +147,7 @@ class Legs:
             made: dict[Any, Any] = {}
             here = slice(number * count, (number + 1) * count)
             self._prepare(windows, figures, starts[here], told[here])
+            starts[here, 1 : 1 + 2 * joints] += starts_off.reshape(count, -1)
             for window in windows:
                 recording = self.recordings[window.recording]
                 kp, kd = recording["kp"][window.start], recording["kd"][window.start]
@@ -143,7 +163,13 @@ class Legs:
         offsets = np.stack([figures.offset for figures, _ in candidates])[:, None]
         plays = np.stack([figures.backlash for figures, _ in candidates])[:, None]
         began = np.stack([self.recordings[w.recording]["start_q"][w.start] for w in windows])
-        return _through_play(q, plays, began - offsets) + offsets[:, None], dq, torque
+        began = began + starts_off[:, 0]
+        seen = _through_play(q, plays, began - offsets)
+        if plays.any():
+            gains = np.stack([self.recordings[w.recording]["kp"][w.start] for w in windows])
+            gains = np.stack([figures.strength for figures, _ in candidates])[:, None] * gains
+            torque = torque - gains[:, :, None] * (seen - q)
+        return seen + offsets[:, None], dq, torque
 
     def _prepare(
         self, windows: Sequence[Window], figures: Figures, starts: Array, told: Array

@@ -117,19 +117,23 @@ def _project(column: dict[str, Array], rows: slice, lags: Array) -> _Terms | Non
         return None
     left, size, _ = np.linalg.svd(history - history.mean(axis=0), full_matrices=False)
     basis = left[:, size > 1e-7 * size[0]]  # without a mean: a torque sensor's zero is its own
-    late = np.arange(int(DELAYS[-1]) + 2)
-    terms = np.empty((len(AGES) * len(lags), len(DELAYS), 2, basis.shape[1]))
-    for k, (age, lag) in enumerate(itertools.product(AGES, lags)):
-        asked = _lagged(kp[0] * target + column["feed_forward"][whole], lag)
-        asked_speed = _lagged(kd[0] * column["target_dq"][whole], lag)
-        for t, (ask, read) in enumerate(
-            ((asked, kp[0] * q), (asked_speed, kd[0] * column["dq"][whole]))
-        ):
-            delayed = np.stack([ask[fresh - rows_late] for rows_late in late])
-            commanded = _between(delayed @ basis)
-            state = _lagged((1 - age) * read + age * np.roll(read, 1), lag)
-            terms[k, :, t] = commanded - state[fresh] @ basis
-    return _Terms(terms, column["torque"][whole][fresh] @ basis)
+    rows_late = np.arange(int(DELAYS[-1]) + 2)
+    terms = np.empty((len(AGES), len(lags), len(DELAYS), 2, basis.shape[1]))
+    pairs = (
+        (kp[0] * target + column["feed_forward"][whole], kp[0] * q),
+        (kd[0] * column["target_dq"][whole], kd[0] * column["dq"][whole]),
+    )
+    for (k, lag), (t, (ask, read)) in itertools.product(enumerate(lags), enumerate(pairs)):
+        commanded = np.zeros((len(DELAYS), basis.shape[1]))
+        if ask.any():
+            asked = _lagged(ask, lag)
+            commanded = _between(asked[fresh[None] - rows_late[:, None]] @ basis)
+        state = _lagged(read, lag)
+        newer, older = state[fresh] @ basis, state[fresh - 1] @ basis
+        for a, age in enumerate(AGES):
+            terms[a, k, :, t] = commanded - (1 - age) * newer - age * older
+    flat = terms.reshape(-1, *terms.shape[2:])
+    return _Terms(flat, column["torque"][whole][fresh] @ basis)
 
 
 def _between(whole: Array) -> Array:

@@ -23,11 +23,14 @@ Progress = Callable[[str, float], None]
 
 LEG_JOINTS = 3
 WINDOW = 150  # rows, 0.3 s
-WINDOWS = 40  # rolled out in the fit, spread over all hung recordings
+WINDOWS = 100  # rolled out in the fit, spread over all hung recordings
+FIRST_WINDOWS = 30  # of them until the fit is near
 MOST_SECONDS = 120.0  # of a recording that stage A looks at
 AIRBORNE = 5.0  # N: no foot feels more while the robot hangs
 FITTED = ("armature", "damping", "friction", "offset", "strength", "speed_gain")
 OFFSET_SIGMA = 0.1  # rad: joints are calibrated by somebody
+OFFSET_TRUST = 4.0  # times the deviation that the balance of torques claims for an offset
+LEAST_OFFSET_SIGMA = 0.005  # rad
 LEAST_SIGMA = 0.004  # of strength, whatever stage A says
 SPEED_SIGMA = 0.01
 LAGGING_SHARE = 0.7  # of the joints: else none of them lags
@@ -199,22 +202,35 @@ def _fit(
 ) -> tuple[Fit, float]:
     """Stage B for a start, then stage C at the two delays that stage A cannot tell apart."""
     attitudes, known = _attitudes(recordings)
-    guess = dynamics.first_guess(dynamics.balance(robot, recordings, attitudes, figures), figures)
+    priors = _priors(figures, laws)
+    balance = dynamics.balance(robot, recordings, attitudes, figures)
+    if known:  # with an unknown attitude gravity says nothing of encoders
+        offset, sigma = dynamics.offsets(balance)
+        sure = sigma < OFFSET_SIGMA
+        figures = figures.with_(offset=np.where(sure, offset, figures.offset))
+        priors["offset"] = (
+            np.where(sure, offset, 0.0),
+            np.where(sure, np.maximum(OFFSET_TRUST * sigma, LEAST_OFFSET_SIGMA), OFFSET_SIGMA),
+        )
+        balance = dynamics.balance(robot, recordings, attitudes, figures)
+    guess = dynamics.first_guess(balance, figures)
     windows = _windows(recordings)
     legs = Legs(robot, recordings, lags=bool(figures.lag.any()))
     step = 1 / robot.wire.rate_hz / 2
     whole = np.floor(figures.delay / step + 0.5) * step
     try:
-        search = RolloutFit(
-            legs, windows, FITTED, attitude=not known, priors=_priors(figures, laws)
+        few = RolloutFit(
+            legs, windows[:: len(windows) // FIRST_WINDOWS or 1], FITTED, not known, priors
         )
         told = partial(_shifted, progress, 0.3)
-        best = search.run(Point(guess.with_(delay=whole), attitudes), told, 5)
-        later = best.point.figures.with_(delay=whole + step)
+        point, cost, _ = few.improve(Point(guess.with_(delay=whole), attitudes), told, 4)
+        later = replace(point, figures=point.figures.with_(delay=whole + step))
+        other, other_cost, _ = few.improve(later, told, 1)
+        if other_cost < LATER_EVIDENCE * cost:
+            point = other
+        search = RolloutFit(legs, windows, FITTED, not known, priors)
         told = partial(_shifted, progress, 0.6)
-        other = search.run(replace(best.point, figures=later), told, 3)
-        if other.cost < LATER_EVIDENCE * best.cost:
-            best = other
+        best = search.run(replace(point, starts_off=None), told, 2)
         return best, len(windows) * WINDOW * recordings[0].period
     finally:
         legs.close()

@@ -1,18 +1,19 @@
 """Stage C: rotor, bearing and friction of every joint, so that rollouts land where the robot did.
 
-Gauss-Newton over many short windows, each begun in the recorded state. Legs do not feel each
+Gauss-Newton over many short windows. The state in which a window begins is read with noise, which
+would bias the figures: it is fitted along, and eliminated window by window. Legs do not feel each
 other, so a column of the Jacobian is one rollout for all four. Intervals come from drawing the
 windows anew in blocks: the formal ones are far too tight, since neighbours err alike.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.identify.figures import BOUNDS, Figures
-from sim2real_deploy.identify.legs import Legs, Window, gravity
+from sim2real_deploy.identify.legs import Legs, Window, gravity, no_corrections
 
 Array = npt.NDArray[np.float64]
 Progress = Callable[[str, float], None]
@@ -26,9 +27,10 @@ STEPS = {  # of the finite differences, and what counts as one unit of a figure
     "offset": 0.005,
 }
 ATTITUDE_STEP = 0.01  # rad
-Q_SIGMA = 0.002  # rad: what the readings of position are trusted to in the fit,
-TORQUE_SIGMA = 0.25  # Nm, and those of torque
-INDEPENDENT = 25.0  # rows that count as one
+START_SIGMAS = (0.0006, 0.015)  # rad and rad/s: smoothed readings that a window begins in
+LEAST_SIGMAS = (0.0005, 0.05)  # rad and Nm: no reading is trusted further
+FIRST_SIGMAS = (0.002, 0.25)  # the same before anything is known of the errors
+CORRELATED = 40  # rows over which errors of neighbours are looked at
 ATTITUDE_SIGMA = 0.15  # rad
 HUBER = 3.0  # sigmas beyond which an error counts linearly
 DRAWS = 200
@@ -41,6 +43,7 @@ class Point:
 
     figures: Figures
     attitudes: Array  # recordings x 2
+    starts_off: Array | None = None  # windows x 2 x joints: of the state each window begins in
 
     def downs(self) -> list[Array]:
         return [gravity(roll, pitch) for roll, pitch in self.attitudes]
@@ -71,39 +74,47 @@ class RolloutFit:
         legs: Legs,
         windows: Sequence[Window],
         names: Sequence[str],
-        *,
         attitude: bool,
         priors: Mapping[str, tuple[Array, Array]],
-        use_torque: bool = True,
     ) -> None:
         """`priors` are value and standard deviation of what is known before, by name."""
         self._legs, self._windows, self._names = legs, windows, tuple(names)
         self._joints = legs.robot.joint_count
-        self._attitude, self._use_torque = attitude, use_torque
+        self._attitude = attitude
         self._count = len(names) * self._joints + (2 * len(legs.recordings) if attitude else 0)
         self._priors = dict(priors)
+        self._sigma = np.repeat(np.array(FIRST_SIGMAS)[:, None], self._joints, axis=1)
+        self._alike = 1.0  # rows that say the same
         rows = [slice(w.start + 1, w.start + 1 + w.rows) for w in windows]
         chosen = [legs.recordings[w.recording] for w in windows]
         self._q = np.stack([r["q"][rows_] for r, rows_ in zip(chosen, rows, strict=True)])
         fresh = np.stack([r.fresh[rows_] for r, rows_ in zip(chosen, rows, strict=True)])
         self._weight = fresh[..., None].astype(float)
-        if use_torque:
-            self._torque = np.stack(
-                [r["torque"][rows_] for r, rows_ in zip(chosen, rows, strict=True)]
-            )
+        self._torque = np.stack([r["torque"][rows_] for r, rows_ in zip(chosen, rows, strict=True)])
 
     def run(self, start: Point, progress: Progress, iterations: int = 8) -> Fit:
+        point, cost, done = self.improve(start, progress, iterations)
+        residual, _ = self._look(point)
+        return self._result(point, cost, self._normal(point, residual), done)
+
+    def improve(
+        self, start: Point, progress: Progress, iterations: int
+    ) -> tuple[Point, float, int]:
+        """Where some iterations lead, what it costs there, and how many it took."""
+        if start.starts_off is None or len(start.starts_off) != len(self._windows):
+            start = replace(start, starts_off=no_corrections(self._windows, self._joints))
         point, damping = start, 1e-3
+        self._weigh_errors(self._errors(point), first=True)
         residual, cost = self._look(point)
         for number in range(iterations):
             progress("rolling the legs out", number / iterations)
-            square, slope = self._normal(point, residual)
+            normal = self._normal(point, residual)
             stiff, off = self._prior_terms(point)
-            total, pull = square.sum(0) + np.diag(stiff), slope.sum(0) + stiff * off
+            total, pull = normal.square.sum(0) + np.diag(stiff), normal.slope.sum(0) + stiff * off
             for _ in range(5):
                 scale = np.diag(np.diag(total) + 1e-6)
-                step = np.linalg.solve(total + damping * scale, pull)
-                tried = self._moved(point, -step)
+                step = -np.linalg.solve(total + damping * scale, pull)
+                tried = self._moved(point, step, normal.starts(step))
                 tried_residual, tried_cost = self._look(tried)
                 if tried_cost < cost:
                     damping /= 5
@@ -115,13 +126,24 @@ class RolloutFit:
             point, residual, cost = tried, tried_residual, tried_cost
             if gain < 1e-4:
                 break
-        square, slope = self._normal(point, residual)
-        return self._result(point, residual, cost, square, slope, number + 1)
+            self._weigh_errors(self._errors(point))
+            residual, cost = self._look(point)
+        return point, cost, number + 1
 
-    def _result(
-        self, point: Point, residual: Array, cost: float, square: Array, slope: Array, done: int
-    ) -> Fit:
+    def _weigh_errors(self, parts: Sequence[Array], first: bool = False) -> None:
+        """Trust each joint's readings as far as the rollouts come to them."""
+        least = FIRST_SIGMAS if first else LEAST_SIGMAS
+        self._sigma = np.stack(
+            [
+                np.maximum(1.2 * np.median(np.abs(e), axis=(0, 1)) / 0.6745, s)
+                for e, s in zip(parts, least, strict=True)
+            ]
+        )
+        self._alike = 1.0 if first else _rows_alike(parts[0] / self._sigma[0])
+
+    def _result(self, point: Point, cost: float, normal: "_Normal", done: int) -> Fit:
         rng = np.random.default_rng(0)
+        square, slope = normal.square, normal.slope
         blocks = -(-len(square) // BLOCK)
         of_block = np.arange(len(square)) // BLOCK
         ridge = 1e-6 * np.diag(np.diag(square.sum(0)) + 1e-6)
@@ -144,20 +166,18 @@ class RolloutFit:
             self._names,
             cost,
             rms[0],
-            rms[1] if self._use_torque else np.full(self._joints, np.nan),
+            rms[1],
             done,
             centred @ centred.T / DRAWS,
         )
 
     def _errors(self, point: Point) -> list[Array]:
-        q, _, torque = self._legs.run(self._windows, [(point.figures, point.downs())])
+        candidate = (point.figures, point.downs())
+        q, _, torque = self._legs.run(self._windows, [candidate], point.starts_off)
         return self._differences(q[0], torque[0])
 
     def _differences(self, q: Array, torque: Array) -> list[Array]:
-        parts = [(q - self._q) * self._weight]
-        if self._use_torque:
-            parts.append((torque - self._torque) * self._weight)
-        return parts
+        return [(q - self._q) * self._weight, (torque - self._torque) * self._weight]
 
     def _look(self, point: Point) -> tuple[Array, float]:
         """Errors in sigmas (windows x rows x parts x joints), and their mean Huber cost."""
@@ -165,13 +185,15 @@ class RolloutFit:
         size = np.abs(residual)
         cost = np.where(size < HUBER, size**2, 2 * HUBER * size - HUBER**2)
         stiff, off = self._prior_terms(point)
-        return residual, float(cost.mean() + (stiff * off) @ off / residual.size)
+        known = float((stiff * off) @ off)
+        if point.starts_off is not None:
+            known += self._alike * float(((point.starts_off / _START_UNITS) ** 2).sum())
+        return residual, float(cost.mean() + known / residual.size)
 
     def _prior_terms(self, point: Point) -> tuple[Array, Array]:
         """Weight of each parameter's prior and how far off it is, both in units of STEPS.
 
-        Rows of a window err alike: a prior counts as much as if only every INDEPENDENT one of
-        them were a reading of its own.
+        Neighbouring rows err alike: a prior counts for as many rows as one of them stands for.
         """
         stiff, off = np.zeros(self._count), np.zeros(self._count)
         units, joints = self._units(), self._joints
@@ -179,20 +201,19 @@ class RolloutFit:
             if name in self._priors:
                 value, sigma = self._priors[name]
                 rows = slice(at * joints, (at + 1) * joints)
-                stiff[rows] = INDEPENDENT * (units[rows] / sigma) ** 2
+                stiff[rows] = self._alike * (units[rows] / sigma) ** 2
                 off[rows] = (getattr(point.figures, name) - value) / units[rows]
         if self._attitude:
             rows = slice(len(self._names) * joints, None)
-            stiff[rows] = INDEPENDENT * (ATTITUDE_STEP / ATTITUDE_SIGMA) ** 2
+            stiff[rows] = self._alike * (ATTITUDE_STEP / ATTITUDE_SIGMA) ** 2
             off[rows] = point.attitudes.ravel() / ATTITUDE_STEP
         return stiff, off
 
     def _sigmas(self, parts: Sequence[Array]) -> Array:
-        sigmas = (Q_SIGMA, TORQUE_SIGMA)
-        return np.stack([e / s for e, s in zip(parts, sigmas, strict=False)], axis=2)
+        return np.stack([e / s for e, s in zip(parts, self._sigma, strict=True)], axis=2)
 
-    def _normal(self, point: Point, residual: Array) -> tuple[Array, Array]:
-        """Of each window: Gauss-Newton's matrix and right side, in units of STEPS."""
+    def _normal(self, point: Point, residual: Array) -> "_Normal":
+        """Gauss-Newton's equations of each window, the state it begins in eliminated."""
         weight = np.minimum(1.0, HUBER / np.maximum(np.abs(residual), 1e-9))
         columns = np.zeros((self._count, *residual.shape), np.float32)
         joints = self._joints
@@ -213,20 +234,36 @@ class RolloutFit:
                 for number, window in enumerate(self._windows):
                     at = len(self._names) * joints + 2 * window.recording + axis
                     columns[at, number] = moved[number]
-        flat = columns.reshape(self._count, len(self._windows), -1)
-        weights = weight.reshape(len(self._windows), -1)
-        errors = residual.reshape(len(self._windows), -1)
-        of_window = flat.transpose(1, 0, 2)
-        weighted = of_window * weights[:, None].astype(np.float32)
-        square = weighted @ of_window.transpose(0, 2, 1)
-        slope = weighted @ errors[..., None].astype(np.float32)
-        return np.asarray(square, float), np.asarray(slope[..., 0], float)
+        return _Normal.eliminating(
+            columns,
+            self._start_columns(point, residual),
+            residual,
+            weight,
+            self._alike,
+            point.starts_off,
+        )
+
+    def _start_columns(self, point: Point, residual: Array) -> Array:
+        """What a sigma in each joint's first position and velocity changes."""
+        joints = self._joints
+        columns = np.zeros((2 * joints, *residual.shape), np.float32)
+        nothing = np.zeros(self._count)
+        for part in range(2):
+            for kind in range(3):
+                mine = np.arange(joints) % 3 == kind
+                off = no_corrections(self._windows, joints)
+                off[:, part, mine] = START_SIGMAS[part]
+                moved = self._sigmas(self._errors(self._moved(point, nothing, off))) - residual
+                for leg in range(joints // 3):
+                    own = slice(3 * leg, 3 * leg + 3)
+                    columns[part * joints + 3 * leg + kind][..., own] = moved[..., own]
+        return columns
 
     def _units(self) -> Array:
         steps = np.repeat([STEPS[name] for name in self._names], self._joints)
         return np.concatenate((steps, np.full(self._count - len(steps), ATTITUDE_STEP)))
 
-    def _moved(self, point: Point, step: Array) -> Point:
+    def _moved(self, point: Point, step: Array, starts: Array | None = None) -> Point:
         change = step * self._units()
         figures, joints = point.figures, self._joints
         for at, name in enumerate(self._names):
@@ -236,4 +273,70 @@ class RolloutFit:
         if self._attitude:
             turned = change[len(self._names) * joints :].reshape(-1, 2)
             attitudes = np.clip(attitudes + turned, -0.4, 0.4)
-        return Point(figures, attitudes)
+        off = point.starts_off
+        return Point(figures, attitudes, off if off is None or starts is None else off + starts)
+
+
+_START_UNITS = np.array(START_SIGMAS)[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Normal:
+    """Of each window, in units of STEPS: what is left of the normal equations for the figures once
+    the state that the window begins in has taken what it explains."""
+
+    square: Array  # windows x parameters x parameters
+    slope: Array  # windows x parameters
+    _start: Array  # windows x states: the starts that fit best as it is,
+    _start_by_step: Array  # windows x states x parameters: and how they follow the figures
+
+    @classmethod
+    def eliminating(
+        cls,
+        columns: Array,
+        start_columns: Array,
+        residual: Array,
+        weight: Array,
+        alike: float,
+        starts_off: Array | None,
+    ) -> "_Normal":
+        windows = len(residual)
+        weights = weight.reshape(windows, 1, -1).astype(np.float32)
+        errors = residual.reshape(windows, -1, 1).astype(np.float32)
+        figures = columns.reshape(len(columns), windows, -1).transpose(1, 0, 2)
+        starts = start_columns.reshape(len(start_columns), windows, -1).transpose(1, 0, 2)
+        weighted, starts_weighted = figures * weights, starts * weights
+        square = np.asarray(weighted @ figures.transpose(0, 2, 1), float)
+        slope = np.asarray(weighted @ errors, float)[..., 0]
+        mixed = np.asarray(starts_weighted @ figures.transpose(0, 2, 1), float)
+        own = np.asarray(starts_weighted @ starts.transpose(0, 2, 1), float)
+        pull = np.asarray(starts_weighted @ errors, float)[..., 0]
+        own += alike * np.eye(own.shape[1])
+        if starts_off is not None:
+            pull += alike * (starts_off / _START_UNITS).reshape(windows, -1)
+        start = -np.linalg.solve(own, pull[..., None])[..., 0]
+        by_step = -np.linalg.solve(own, mixed)
+        return cls(
+            square + mixed.transpose(0, 2, 1) @ by_step,
+            slope + np.einsum("wsp,ws->wp", mixed, start),
+            start,
+            by_step,
+        )
+
+    def starts(self, step: Array) -> Array:
+        """How the windows' first states move with a step of the figures."""
+        moved = self._start + self._start_by_step @ step
+        return np.asarray(moved.reshape(len(moved), 2, -1) * _START_UNITS)
+
+
+def _rows_alike(errors: Array) -> float:
+    """How many rows say the same, from the correlation of errors within a window."""
+    centred = errors - errors.mean(axis=1, keepdims=True)
+    power = float((centred**2).mean()) + 1e-12
+    total = 1.0
+    for lag in range(1, CORRELATED):
+        share = float((centred[:, lag:] * centred[:, :-lag]).mean()) / power
+        if share < 0.05:
+            break
+        total += 2 * share
+    return total

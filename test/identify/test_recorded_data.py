@@ -4,10 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.import_log import import_log
 from sim2real_deploy.bags.recorded import Recorded
+from sim2real_deploy.cli import app
+from sim2real_deploy.cli import identify as _command  # noqa: F401  (registers itself)
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.identify.pipeline import check
 from sim2real_deploy.identify.recording import from_arrays, from_bag, slope, smooth
@@ -100,6 +103,35 @@ def test_what_cannot_be_identified_is_refused_in_words() -> None:
         check(ROBOT, [from_arrays("still", ROBOT, standing)])
     with pytest.raises(Refusal, match="good: is of go2, not of g1"):
         check(load_robot("g1"), [good])
+
+
+@pytest.mark.parametrize(
+    ("mapping", "options", "words"),
+    [
+        ("{state: {q: q}, command: {q: q_des, kp: kp, kd: 0.5}}", [], "holds no torque"),
+        ("{state: {q: q, torque: tau}, command: {q: 0.0, kp: kp, kd: 0.5}}", [], "hardly move"),
+        (MAP, ["--robot", "g1"], "is of go2, not of g1"),
+    ],
+)
+def test_a_bag_that_says_nothing_writes_nothing(
+    tmp_path: Path, mapping: str, options: list[str], words: str
+) -> None:
+    bag, twin, page = imported(tmp_path, log(), mapping), tmp_path / "t.yaml", tmp_path / "t.html"
+    arguments = ["identify", str(bag), "--output", str(twin), "--html", str(page), *options]
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, Refusal)  # told in words, without a traceback, by main()
+    assert words in str(result.exception)
+    assert not twin.exists()
+    assert not page.exists()
+
+
+def test_a_twin_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+    twin = tmp_path / "t.yaml"
+    twin.write_text("mine")
+    result = CliRunner().invoke(app, ["identify", str(tmp_path / "bag"), "--output", str(twin)])
+    assert isinstance(result.exception, Refusal)
+    assert "is there already" in str(result.exception)
+    assert twin.read_text() == "mine"
 
 
 def test_smoothing_keeps_a_parabola_and_its_slope() -> None:
