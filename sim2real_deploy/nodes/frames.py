@@ -1,7 +1,8 @@
 """Names of frames (REP-105), the transforms between them, and the robot's description.
 
-Transforms need tf2_msgs, which every ROS 2 install has and PyPI has not: there, odometry says the
-same and `/tf` is missing. The joints' transforms are `robot_state_publisher`'s, by the description.
+Transforms need tf2_msgs, which every ROS 2 install has and PyPI has not: there, `/tf` is missing,
+the driver says so, and odometry carries the same. The joints' transforms are made by
+`robot_state_publisher` from the description.
 """
 
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ class Transforms:
         self._publisher: Any = None
         if TFMessage is not None:
             self._publisher = node.create_publisher(TFMessage, topics.TRANSFORMS, 10)
+        else:
+            words = "tf2_msgs is not installed: no /tf is published; odom carries the same pose"
+            node.get_logger().info(words)
         description = config_file(f"robots/{robot}.urdf")
         if description.is_file():
             self._description = node.create_publisher(String, topics.DESCRIPTION, LATCHED)
