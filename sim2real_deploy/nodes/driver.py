@@ -78,12 +78,13 @@ class Driver(Node):
         self._transforms = Transforms(self, spec.name)
         self.typed = open_typed(self, spec.joint_names)
         publish = self.create_publisher
-        self._joints = publish(JointState, topics.JOINTS, SENSOR)
+        # Reliable, as navigation, MoveIt and rqt's plots want them; best-effort readers match, too.
+        self._joints = publish(JointState, topics.JOINTS, 10)
+        self._odom = publish(Odometry, topics.ODOMETRY, 10)
         self._imu = publish(Imu, topics.IMU, SENSOR)
         self._battery = publish(BatteryState, topics.BATTERY, 10)
         self._heat = publish(Float32MultiArray, topics.TEMPERATURES, SENSOR)
         self._feet = publish(Float32MultiArray, topics.FOOT_FORCES, SENSOR)
-        self._odom = publish(Odometry, topics.ODOMETRY, 10)  # reliable, as navigation asks for it
         self._outside: OutsideOdometry | None = None
         if odom_source != LEGS:
             self._outside = OutsideOdometry(
