@@ -26,7 +26,7 @@ from sim2real_deploy.bags.reader import Bag
 from sim2real_deploy.bags.wire_bag import WireBag
 from sim2real_deploy.configfile import Strict
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
+from sim2real_deploy.robots import JointCommand, RobotSpec, WholeState, load_robot
 from sim2real_deploy.robots.geometry import attitude_of_gravity
 from sim2real_deploy.wire import remote
 from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
@@ -233,9 +233,9 @@ def walk_attachment(log_ns: Array, velocity: Mapping[str, Array]) -> bytes:
     return content.getvalue()
 
 
-def _blank(robot: RobotSpec) -> RobotState:
+def _blank(robot: RobotSpec) -> WholeState:
     joints = robot.joint_count
-    return RobotState(
+    return WholeState(
         received_ns=0,
         tick=0,
         quaternion=np.zeros(4, np.float32),

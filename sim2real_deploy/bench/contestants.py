@@ -23,7 +23,7 @@ from sim2real_deploy.control.modes import Event, Mode
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Unsupervised
 from sim2real_deploy.policy.bundle import load_bundle
-from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
+from sim2real_deploy.robots import JointCommand, RobotSpec, WholeState
 from sim2real_deploy.runtime import realtime
 from sim2real_deploy.wire import vendor
 from sim2real_deploy.wire.channels import Participant, RawWriter
@@ -182,10 +182,10 @@ def _prefer(domain: int) -> None:
     realtime.lock_memory()
 
 
-def standing(spec: RobotSpec) -> RobotState:
+def standing(spec: RobotSpec) -> WholeState:
     """A state of a robot that stands still."""
     family = FAMILIES[spec.wire.family]
     blank = b"\x00\x01".ljust(family.state.size, b"\0")
-    state = StateDecoder(spec).decode(blank, 0)
+    state = StateDecoder(spec).decode(blank, 0).whole()
     upright = np.array([1, 0, 0, 0], np.float32)
     return replace(state, q=spec.stand_pose, quaternion=upright)

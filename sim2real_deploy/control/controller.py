@@ -60,8 +60,6 @@ class Controller:
         self.limiter = Limiter(spec, stage)
         self.asked_block = np.zeros((5, spec.joint_count), np.float32)
         self.asked = JointCommand.of_block(self.asked_block)
-        self._asked_memory = self.asked.q.data
-        self._target_memory = memoryview(b"") if policy is None else policy.target.data
         self.state: RobotState | None = None  # the one this tick works with
         self.policy_stepped = False
         self.stepped_ns = 0  # when it last did, by this computer's clock
@@ -119,10 +117,12 @@ class Controller:
         if self.mode is not DAMPING:
             try:
                 if self.mode is WALKING:
-                    anew = self._walk(now_ns)
+                    self._walk(now_ns)
+                elif self.mode is SLOWING_DOWN:
+                    self._slow(now_ns)
                 else:
-                    anew = self._slow(now_ns) if self.mode is SLOWING_DOWN else self._move(now_ns)
-                sent = self._limit(anew, now_ns, verdict.torque_fraction)
+                    self._move(now_ns)
+                sent = self._limit(now_ns, verdict.torque_fraction)
             except Exception as error:  # whatever it was, the robot must not be left to it
                 self.policy_failed |= self.mode in POLICY_MODES
                 self.fail(f"{type(error).__name__}: {error}", now_ns)
@@ -231,8 +231,8 @@ class Controller:
             self.velocity.brake()
             self._slowing_since_ns = self._moving_ns = now_ns
 
-    def _move(self, now_ns: int) -> bool:
-        """Write what the movement wants into `asked`; it wants something else in every tick."""
+    def _move(self, now_ns: int) -> None:
+        """Write what the movement wants into `asked`."""
         if self.mode is Mode.RECOVERING:
             self._recover(now_ns)
         elif self._movement is not None:
@@ -241,7 +241,6 @@ class Controller:
             done = self._movement.fill(now_ns, self.asked)
             if done and self.mode is not STANDING:
                 self._end_movement(now_ns)
-        return True
 
     def _end_movement(self, now_ns: int) -> None:
         """The path is at its end: lying down is done with it, standing when the joints are there.
@@ -260,15 +259,14 @@ class Controller:
             name = self.spec.joint_names[worst]
             self.fail(f"it does not stand: {name} is {error[worst]:.2f} rad off its pose", now_ns)
 
-    def _slow(self, now_ns: int) -> bool:
+    def _slow(self, now_ns: int) -> None:
         """The policy walks on with a velocity that falls to zero; then it sits down."""
-        anew = self._walk(now_ns)
+        self._walk(now_ns)
         if any(self.velocity.shaped):
             self._moving_ns = now_ns
         rested_ns, slowed_ns = now_ns - self._moving_ns, now_ns - self._slowing_since_ns
         if rested_ns >= AT_REST_NS or slowed_ns >= SLOWED_NS:
             self._event(Event.DONE, now_ns, self.reason)
-        return anew
 
     def _recover(self, now_ns: int) -> None:
         assert self._get_up is not None
@@ -291,16 +289,17 @@ class Controller:
             return ""
         return movement.objection(state)
 
-    def _walk(self, now_ns: int) -> bool:
-        """Write what the policy wants into `asked`; False when it wants the same as before."""
+    def _walk(self, now_ns: int) -> None:
+        """Write what the policy wants into `asked`."""
         policy = self.policy
         assert policy is not None
         if now_ns + self.period_ns // 2 >= self._policy_due_ns:
             self._step_policy(policy, now_ns)
         if self._handed_over is None:
             if self.policy_stepped:
-                self._asked_memory[:] = self._target_memory
-            return self._adapt(policy) or self.policy_stepped
+                self.asked.q[:] = policy.target
+            self._adapt(policy)
+            return
         share = (now_ns - self._walking_since_ns) / (HAND_OVER_S * 1e9)
         asked, before, x = self.asked, self._handed_over, trajectory.smooth(share)
         if share >= 1.0:
@@ -310,18 +309,16 @@ class Controller:
         trajectory.mix(before.kd, policy.kd, x, asked.kd)
         asked.dq.fill(0.0)
         asked.torque.fill(0.0)
-        return True
 
-    def _adapt(self, policy: Policy) -> bool:
-        """Write this tick's corrections into `asked`; False when they are those of the last one."""
+    def _adapt(self, policy: Policy) -> None:
+        """Write this tick's corrections into `asked`."""
         adaptation, asked = self.adaptation, self.asked
         assert self.state is not None
         if adaptation is None or not adaptation.step(self.state, self.situation.verdict.may_adapt):
-            return False
+            return
         np.multiply(policy.kp, adaptation.gain, asked.kp)
         np.multiply(policy.kd, adaptation.gain, asked.kd)
         np.copyto(asked.torque, adaptation.torque)
-        return True
 
     def _step_policy(self, policy: Policy, now_ns: int) -> None:
         assert self.state is not None
@@ -337,18 +334,17 @@ class Controller:
         self.policy_stepped = True
         self._surprise = None
 
-    def _limit(self, asked_anew: bool, now_ns: int, torque_fraction: float) -> JointCommand | None:
+    def _limit(self, now_ns: int, torque_fraction: float) -> JointCommand | None:
         assert self.state is not None
         if self.mode is DAMPING:
             return None
-        if asked_anew and not self.limiter.aim(self.asked):
-            self.policy_failed |= self.mode in POLICY_MODES
-            self.fail("the command is not finite", now_ns)
-            return None
         if self.mode is Mode.RECOVERING:
             torque_fraction = min(torque_fraction, TORQUE_SHARE)
-        sent = self.limiter.hold(self.state, torque_fraction)
-        if self.adaptation is not None:
+        sent = self.limiter.limit(self.asked, self.state, torque_fraction)
+        if sent is None:
+            self.policy_failed |= self.mode in POLICY_MODES
+            self.fail("the command is not finite", now_ns)
+        elif self.adaptation is not None:
             self.adaptation.remember(self.limiter.sent_block, self.limiter.acted)
         return sent
 

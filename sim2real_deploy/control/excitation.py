@@ -118,10 +118,11 @@ class Excitation:
         rate = float(np.abs(state.gyroscope).max())
         if rate > MOST_SWING:
             return f"the trunk swings at {rate:.1f} rad/s"
-        pressed = float(np.max(state.foot_force, initial=0))
+        felt = state.whole()
+        pressed = float(np.max(felt.foot_force, initial=0))
         if pressed > MOST_PRESS:
             return f"a foot presses on something with {pressed:.0f}: the legs must hang free"
-        hottest = float(np.max(state.temperature, initial=0))
+        hottest = float(np.max(felt.temperature, initial=0))
         return f"a motor is at {hottest:.0f} C" if hottest > MOST_HEAT else ""
 
 

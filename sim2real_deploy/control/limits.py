@@ -1,184 +1,145 @@
 """The last gate before the wire: whatever is asked, what is sent stays inside these limits.
 
-The torque that PD would produce is held by moving the target; where the joint range does not let
-the target move that far, feed-forward takes off the rest. So range and torque hold together,
-always.
+In this order: finite, range, velocity, step, torque. The torque that PD would produce is held by
+moving the target; where the joint range does not let the target move that far, feed-forward takes
+off the rest. So range and torque hold together, always.
 
-What runs in every tick is plain arithmetic: at 500 Hz each call of numpy's finds its code gone
-from the caches.
+Numbers are computed in double precision and sent in single. limits_reference.py says the same in
+numpy.
 """
 
-import struct
-from collections.abc import Iterable
 from enum import IntEnum
-from math import isfinite
-from operator import or_
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sim2real_deploy.compiled import compiled, quickest
+from sim2real_deploy.control import limits_reference
+from sim2real_deploy.control.limits_reference import FINITE, RANGE, STEP, TORQUE, VELOCITY
 from sim2real_deploy.control.stages import Stage
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
-from sim2real_deploy.robots.vectors import clip
 
-Flags = npt.NDArray[np.bool_]
+Array = Any  # a numpy array, as the compiled loops see it
 
 
 class Limit(IntEnum):
     """Which limit acted: bits of one number per joint."""
 
-    FINITE = 1
-    RANGE = 2
-    STEP = 4
-    VELOCITY = 8
-    TORQUE = 16
+    FINITE = FINITE
+    RANGE = RANGE
+    STEP = STEP
+    VELOCITY = VELOCITY
+    TORQUE = TORQUE
+
+
+@compiled
+def clamp(value: float, low: float, high: float) -> float:
+    """Within the bounds; NaN stays NaN, and the encoder refuses it."""
+    return low if value < low else high if value > high else value
+
+
+@compiled
+def held_torque(torque: float, most: float, dq: float, fastest: float) -> float:
+    """Of a PD torque as much as is allowed: a joint too fast may be braked, not driven."""
+    upper = 0.0 if dq > fastest else most
+    lower = 0.0 if dq < -fastest else -most
+    return clamp(torque, lower, upper)
+
+
+@compiled
+def pd(sent: Array, j: int, q: float, dq: float) -> Any:
+    """What a motor board will make of a command at this position and velocity."""
+    return sent[2, j] * (sent[0, j] - q) + sent[3, j] * (sent[1, j] - dq) + sent[4, j]
+
+
+@compiled
+def limit_joint(
+    asked: Array, j: int, q: float, dq: float, fraction: float, bounds: Array, sent: Array
+) -> Any:
+    """Write one joint's command into `sent`; gives the limits that acted."""
+    low, high, fastest, step = bounds[0, j], bounds[1, j], bounds[2, j], bounds[3, j]
+    most = bounds[4, j] * fraction
+    goal = clamp(asked[0, j], low, high)
+    acted = RANGE * (goal != asked[0, j])
+    sent[1, j] = clamp(asked[1, j], -fastest, fastest)
+    acted |= VELOCITY * (sent[1, j] != asked[1, j])
+    sent[0, j] = clamp(goal, sent[0, j] - step, sent[0, j] + step)
+    acted |= STEP * (sent[0, j] != goal)
+    sent[2, j], sent[3, j] = asked[2, j], asked[3, j]
+    sent[4, j] = clamp(asked[4, j], -most, most)
+    acted |= TORQUE * (sent[4, j] != asked[4, j])
+    torque = pd(sent, j, q, dq)
+    held = held_torque(torque, most, dq, fastest)
+    if held != torque:
+        acted |= VELOCITY * (abs(dq) > fastest) | TORQUE * (abs(torque) > most)
+        if sent[2, j] > 0.0:
+            sent[0, j] = clamp(sent[0, j] + (held - torque) / sent[2, j], low, high)
+        rest = held - pd(sent, j, q, dq)
+        if not abs(rest) <= limits_reference.NEGLIGIBLE:
+            sent[4, j] += rest
+    return acted
+
+
+def _limit(
+    asked: Array, motion: Array, fraction: float, bounds: Array, sent: Array, acted: Array
+) -> bool:
+    """Write what may be sent of `asked` at this motion into `sent`, which holds what was sent last.
+    False, and `sent` is as it was, when a number is not finite: then nothing of it is sound."""
+    finite = True
+    for j in range(acted.size):
+        acted[j] = 0
+        for row in range(asked.shape[0]):
+            if not np.isfinite(asked[row, j]):
+                acted[j], finite = FINITE, False
+    if finite:
+        for j in range(acted.size):
+            q, dq = np.float64(motion[0, j]), np.float64(motion[1, j])
+            acted[j] = limit_joint(asked, j, q, dq, fraction, bounds, sent)
+    return finite
+
+
+limit = quickest(_limit, limits_reference.limit)
 
 
 class Limiter:
-    """`aim` takes what is asked, when it changes; `hold` makes each tick's command of it.
-
-    `sent` is reused from tick to tick; `sent.q` is where the next step begins.
-    """
+    """Makes each tick's command of what is asked. `sent` is reused from tick to tick; `sent.q` is
+    where the next step begins."""
 
     def __init__(self, spec: RobotSpec, stage: Stage) -> None:
-        count = spec.joint_count
-        self.low = spec.position_low + np.float32(stage.joint_margin)
-        self.high = spec.position_high - np.float32(stage.joint_margin)
-        self.step = np.float32(stage.joint_step)
+        margin = np.float32(stage.joint_margin)
+        self.low, self.high = spec.position_low + margin, spec.position_high - margin
         self.velocity = spec.velocity_limit * np.float32(stage.joint_velocity_fraction)
         self.torque = spec.torque_limit * np.float32(stage.torque_fraction)
-        self.sent_block = np.zeros((5, count), np.float32)  # q, dq, kp, kd, torque
+        step = np.full(spec.joint_count, np.float32(stage.joint_step))
+        self._bounds = np.array([self.low, self.high, self.velocity, step, self.torque], float)
+        self.sent_block = np.zeros((5, spec.joint_count), np.float32)  # q, dq, kp, kd, torque
         self.sent = JointCommand.of_block(self.sent_block)
-        self._memory = self.sent_block.data
-        self._ranges = _pairs(self.low, self.high)
-        self._speeds = _pairs(-self.velocity, self.velocity)
-        self._block = struct.Struct(f"={self.sent_block.size}f")
-        self._row = struct.Struct(f"={count}f")
-        self._nothing = bytes(count)
-        self.acted = self._nothing  # in this tick: for each joint the bits of `Limit`
-        self._aimed = self._nothing  # limits that act as long as this is asked
-        self._goal: list[float] = spec.stand_pose.tolist()
-        self._manner = b""  # all that was asked beside the goal: it seldom changes
-        self._dq, self._kp, self._kd, self._feed_forward = ([0.0] * count for _ in range(4))
-        self._slowed = [0] * count  # the limit's bit where speed is not what was asked
-        self._q = self._goal  # the last step towards it
-        self._there = False  # the last command sent is the goal itself
-        self._allow(1.0)
+        self.acted_bits = np.zeros(spec.joint_count, np.uint8)  # for each joint those of `Limit`
+        still = np.zeros((2, spec.joint_count), np.float32)
+        limit(self.sent_block, still, 1.0, self._bounds, self.sent_block.copy(), self.acted_bits)
+        self.rest()
+
+    @property
+    def acted(self) -> bytes:
+        return self.acted_bits.tobytes()
 
     def rest(self) -> None:
         """Nothing is asked: no limit acts."""
-        self.acted = self._nothing
+        self.acted_bits.fill(0)
 
     def restart(self, q: Floats) -> None:
         """The next step is counted from here: the robot was not held by us until now."""
         np.clip(q, self.low, self.high, out=self.sent.q)
-        self._there = False
 
-    def aim(self, asked: JointCommand) -> bool:
-        """Take what is asked; False when a number is not finite: then nothing of it is sound."""
-        self._there = False
-        values = asked.values()
-        q, manner = [*self._row.unpack_from(values)], values[self._row.size :]
-        # Of float32 in double precision, a sum is finite when all of them are.
-        if not isfinite(sum(q)) or (manner != self._manner and not self._take(manner)):
-            self._manner = b""
-            by_joint = zip(*self._row.iter_unpack(values), strict=True)
-            self.acted = bytes(0 if isfinite(sum(x)) else Limit.FINITE for x in by_joint)
-            return False
-        self._goal, self._aimed = clip(q, self._ranges), self._nothing
-        if self._goal != q or any(self._slowed):
-            self._aimed = bytes(map(or_, _marks(self._goal, q, Limit.RANGE), self._slowed))
-        return True
-
-    def _take(self, manner: bytes) -> bool:
-        """Speed, gains and torque that are asked; False when a number is not finite."""
-        dq, kp, kd, torque = ([*row] for row in self._row.iter_unpack(manner))
-        if not isfinite(sum(map(sum, (dq, kp, kd, torque)))):
-            return False
-        self._kp, self._kd, self._feed_forward, self._dq = kp, kd, torque, clip(dq, self._speeds)
-        self._slowed = _marks(self._dq, dq, Limit.VELOCITY)
-        self._manner = manner
-        self._settle()
-        return True
-
-    def hold(self, state: RobotState, torque_fraction: float) -> JointCommand:
-        """What may be sent at this state: one step towards the goal, within torque and speed."""
-        self.acted = self._aimed
-        if torque_fraction != self._fraction:
-            self._allow(torque_fraction)
-        if not self._there:
-            self._approach()
-        if self._is_beyond(state):
-            self._relieve(state)
-        return self.sent
-
-    def _allow(self, torque_fraction: float) -> None:
-        """So much of the torque, as the supervisor says."""
-        self._fraction, self._there = torque_fraction, False
-        self._most: Floats = self.torque * np.float32(torque_fraction)
-        self._torques = _pairs(-self._most, self._most)
-        self._settle()
-
-    def _settle(self) -> None:
-        """What is left of the torque that is asked, and each joint's law: kp, kd, the bounds of the
-        torque that they may add to it, and of the joint's speed."""
-        self._pushed = clip(self._feed_forward, self._torques)
-        self._weakened = _marks(self._pushed, self._feed_forward, Limit.TORQUE)
-        given = [
-            kd * dq + push for kd, dq, push in zip(self._kd, self._dq, self._pushed, strict=True)
-        ]
-        self._laws = [
-            (kp, kd, low - torque, high - torque, *speeds)
-            for kp, kd, torque, (low, high), speeds in zip(
-                self._kp, self._kd, given, self._torques, self._speeds, strict=True
-            )
-        ]
-
-    def _approach(self) -> None:
-        """One step towards the goal."""
-        step = float(self.step)
-        self._q = q = [
-            at - step if goal < at - step else at + step if goal > at + step else goal
-            for goal, at in zip(self._goal, self._row.unpack_from(self._memory), strict=True)
-        ]
-        self._there = q == self._goal
-        if not self._there:
-            self._act(_marks(q, self._goal, Limit.STEP))
-        if any(self._weakened):
-            self._act(self._weakened)
-        rest = *self._dq, *self._kp, *self._kd, *self._pushed
-        self._block.pack_into(self._memory, 0, *q, *rest)
-
-    def _act(self, marks: Iterable[int]) -> None:
-        self.acted = bytes(map(or_, self.acted, marks))
-
-    def _is_beyond(self, state: RobotState) -> bool:
-        """Whether PD would make more torque than allowed of this state, or a joint is too fast."""
-        for q, dq, to, (kp, kd, low, high, backward, forward) in zip(
-            *state.motion(), self._q, self._laws, strict=True
-        ):
-            if not (low <= kp * (to - q) - kd * dq <= high and backward <= dq <= forward):
-                return True
-        return False
-
-    def _relieve(self, state: RobotState) -> None:
-        """Move targets until the torque is allowed: a joint too fast may be braked, not driven."""
-        sent, most = self.sent, self._most
-        torque, too_fast = pd_torque(sent, state), np.abs(state.dq) > self.velocity
-        upper = np.where(too_fast & (state.dq > 0), np.float32(0), most)
-        lower = np.where(too_fast & (state.dq < 0), np.float32(0), -most)
-        held = np.minimum(np.maximum(torque, lower), upper)
-        over: Flags = held != torque
-        self._there = False
-        self._act((over & too_fast) * np.uint8(Limit.VELOCITY))
-        self._act((over & (np.abs(torque) > most)) * np.uint8(Limit.TORQUE))
-        movable = over & (sent.kp > 0)
-        sent.q[movable] += (held - torque)[movable] / sent.kp[movable]
-        np.clip(sent.q, self.low, self.high, out=sent.q)
-        rest = held - pd_torque(sent, state)
-        fixed = over & (np.abs(rest) > 1e-3)
-        sent.torque[fixed] += rest[fixed]
+    def limit(
+        self, asked: JointCommand, state: RobotState, torque_fraction: float
+    ) -> JointCommand | None:
+        """What may be sent at this state; None when what is asked is not finite."""
+        values, motion, fraction = asked.block(), state.motion(), float(torque_fraction)
+        if limit(values, motion, fraction, self._bounds, self.sent_block, self.acted_bits):
+            return self.sent
+        return None
 
 
 def pd_torque(command: JointCommand, state: RobotState) -> Floats:
@@ -187,12 +148,3 @@ def pd_torque(command: JointCommand, state: RobotState) -> Floats:
     torque += command.kd * (command.dq - state.dq)
     torque += command.torque
     return torque
-
-
-def _pairs(low: Floats, high: Floats) -> list[tuple[float, float]]:
-    return list(zip(low.tolist(), high.tolist(), strict=True))
-
-
-def _marks(held: list[float], wanted: list[float], limit: int) -> list[int]:
-    """The limit's bit for every joint that it holds."""
-    return [limit if a != b else 0 for a, b in zip(held, wanted, strict=True)]

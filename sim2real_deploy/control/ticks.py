@@ -6,6 +6,7 @@ loses the oldest rows, and they are counted.
 
 import struct
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -15,26 +16,30 @@ from sim2real_deploy.robots.state import Floats
 
 CAPACITY = 2048
 
-# What a row of figures holds, before one column of limit bits per joint. Times are ns.
-COLUMNS = (
-    "tick",
-    "now_ns",
-    "state_tick",  # the robot's counter of the state in use; -1 before the first
-    "mode",
-    "vx",  # the shaped command, as the policy was given it
-    "vy",
-    "wz",
-    "policy_stepped",
-    "age_ns",  # from the state's arrival to the command's departure
-    "gap_ns",  # since the tick before
-    "work_ns",  # of the whole tick
-    "observe_ns",
-    "infer_ns",
-    "write_ns",
-    "missed",  # the gap was longer than two periods
-    "surprise",
-    "stood_still_ns",  # of this computer, by now: a twin's world waits for it, a robot's never does
-)
+# What a row of figures holds, before one column of limit bits per joint, and where in the ring each
+# value is found. Times are ns.
+FIGURES = {
+    "tick": "written",
+    "now_ns": "now_ns",
+    "state_tick": "state_tick",  # the robot's counter of the state in use; -1 before the first
+    "mode": "controller.mode",
+    "vx": "vx",  # the shaped command, as the policy was given it
+    "vy": "vy",
+    "wz": "wz",
+    "policy_stepped": "controller.policy_stepped",
+    "age_ns": "age_ns",  # from the state's arrival to the command's departure
+    "gap_ns": "gap_ns",  # since the tick before
+    "work_ns": "work_ns",  # of the whole tick
+    "observe_ns": "controller.observe_ns",
+    "infer_ns": "controller.infer_ns",
+    "write_ns": "write_ns",
+    "missed": "missed",  # the gap was longer than two periods
+    "surprise": "surprise",
+    # Of this computer, by now: a twin's world waits for it, a robot's never does.
+    "stood_still_ns": "stood_still_ns",
+}
+COLUMNS = tuple(FIGURES)
+_values = attrgetter(*FIGURES.values())
 _FIGURES = struct.Struct(f"={len(COLUMNS)}d")
 
 
@@ -70,8 +75,8 @@ class TickRing:
         self.dropped = 0
         self._read = 0
         self._capacity = capacity
-        self._controller = controller
-        self._surprise = 0.0
+        self.controller = controller
+        self.surprise = 0.0
         row = np.dtype(
             [
                 ("figures", np.float64, len(COLUMNS)),
@@ -86,8 +91,8 @@ class TickRing:
         self._bytes = self._rows.view(np.uint8).data
         self._row_size = row.itemsize
         self._places = {name: offset for name, (_, offset, *_) in (row.fields or {}).items()}
-        self._limits = self._places["limits"]
         self._every_tick = [
+            self._copied("limits", controller.limiter.acted_bits),
             self._copied("asked", controller.asked_block),
             self._copied("sent", controller.limiter.sent_block),
         ]
@@ -113,34 +118,16 @@ class TickRing:
         stood_still_ns: int = 0,
     ) -> None:
         """Take this tick's row down. Called by the loop alone."""
-        controller, state = self._controller, self._controller.state
+        controller, state = self.controller, self.controller.state
         if controller.policy_stepped:
-            self._surprise = controller.surprise
+            self.surprise = controller.surprise
+        self.now_ns, self.age_ns, self.gap_ns = now_ns, age_ns, gap_ns
+        self.work_ns, self.write_ns, self.stood_still_ns = work_ns, write_ns, stood_still_ns
+        self.state_tick = -1 if state is None else state.tick
+        self.missed = gap_ns > 2 * controller.period_ns
+        self.vx, self.vy, self.wz = controller.velocity.shaped
         at, into = self.written % self._capacity * self._row_size, self._bytes
-        vx, vy, wz = controller.velocity.shaped
-        _FIGURES.pack_into(
-            into,
-            at,
-            self.written,
-            now_ns,
-            -1 if state is None else state.tick,
-            controller.mode,
-            vx,
-            vy,
-            wz,
-            controller.policy_stepped,
-            age_ns,
-            gap_ns,
-            work_ns,
-            controller.observe_ns,
-            controller.infer_ns,
-            write_ns,
-            gap_ns > 2 * controller.period_ns,
-            self._surprise,
-            stood_still_ns,
-        )
-        acted = controller.limiter.acted
-        into[at + self._limits : at + self._limits + len(acted)] = acted
+        _FIGURES.pack_into(into, at, *_values(self))
         for start, end, source in self._every_tick:
             into[at + start : at + end] = source
         if controller.policy_stepped:

@@ -82,12 +82,12 @@ def press_chord(stack: Stack) -> int:
     held = Remote(pressed=frozenset({"L2", "B"}))
     start_ns = stack.change(lambda twin: twin.hold_remote(held))
     time.sleep(0.2)
-    return _first(stack, start_ns, lambda state: any(state.remote[2:4]))
+    return _first(stack, start_ns, lambda state: any(state.whole().remote[2:4]))
 
 
 def send_nan_state(stack: Stack) -> int:
     """One sample with a valid checksum and a NaN, as from a broken sensor board."""
-    state = stack.watch.states[-1]
+    state = stack.watch.states[-1].whole()
     q = state.q.copy()
     q[3] = np.nan
     broken = replace(state, q=q, tick=state.tick + 1)

@@ -144,7 +144,7 @@ class _Walk:
             np.maximum(record.torque, np.abs(state.torque), out=record.torque)
         if tick % SEEN_EVERY == 0:
             if state is not None:
-                record.temperature = max(record.temperature, float(state.temperature.max()))
+                record.temperature = max(record.temperature, float(state.whole().temperature.max()))
             record.truths.append(self._robot.truth)
             record.commands.append(velocity)
             record.command_age.append(age / self._rate_hz)

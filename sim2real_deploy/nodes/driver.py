@@ -155,7 +155,7 @@ class Driver(Node):
     def watch_remote(self, state: RobotState) -> Event | None:
         """Take the sticks in; the wish of a chord. While control is passive the remote speaks to
         the vendor's own mode, where the same buttons mean something else."""
-        event = self._remote.update(decode(state.remote), self._now_ns())
+        event = self._remote.update(decode(state.whole().remote), self._now_ns())
         return None if self._controller.mode is Mode.PASSIVE else event
 
     def serve_remote(self, event: Event) -> None:
@@ -193,8 +193,8 @@ class Driver(Node):
             _set_vector(imu.angular_velocity, state.gyroscope.tolist())
             _set_vector(imu.linear_acceleration, state.accelerometer.tolist())
             self._imu.publish(imu)
-        if len(state.foot_force) and heard(self._feet):
-            self._feet_message.data = floats(state.foot_force)
+        if heard(self._feet) and len(feet := state.whole().foot_force):
+            self._feet_message.data = floats(feet)
             self._feet.publish(self._feet_message)
         if self._outside is not None:
             self._outside.watch()
@@ -236,23 +236,24 @@ class Driver(Node):
 
     def show_slow(self, state: RobotState) -> None:
         """What changes slowly: the battery and the motors' heat."""
+        said = state.whole()
         battery = BatteryState(present=True, design_capacity=math.nan, capacity=math.nan)
         battery.header.stamp = self.get_clock().now().to_msg()
-        battery.voltage = float(state.voltage)
-        battery.current = state.battery_current_ma / 1000.0
+        battery.voltage = float(said.voltage)
+        battery.current = said.battery_current_ma / 1000.0
         battery.charge = math.nan
-        percent = state.battery_percent
+        percent = said.battery_percent
         battery.percentage = percent / 100.0 if percent >= 0 else math.nan
         battery.power_supply_status = BatteryState.POWER_SUPPLY_STATUS_DISCHARGING
-        battery.cell_voltage = floats(state.cell_millivolts[: self._spec.battery.cells] / 1000.0)
+        battery.cell_voltage = floats(said.cell_millivolts[: self._spec.battery.cells] / 1000.0)
         self._battery.publish(battery)
-        self._heat_message.data = floats(state.temperature)
+        self._heat_message.data = floats(said.temperature)
         self._heat.publish(self._heat_message)
 
     def show_remote(self, state: RobotState) -> None:
         if not heard(self._joy):
             return
-        held = decode(state.remote)
+        held = decode(state.whole().remote)
         joy = Joy(axes=[held.lx, held.ly, held.rx, held.ry])
         joy.header.stamp = self.get_clock().now().to_msg()
         joy.buttons = [int(name in held.pressed) for name in BUTTONS]

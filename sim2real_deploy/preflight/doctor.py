@@ -266,13 +266,14 @@ def _mode(link: DdsLink) -> Finding:
 
 
 def _body(state: RobotState, robot: RobotSpec) -> Iterator[Finding]:
-    hottest = int(state.temperature.argmax())
-    degrees, tiers = float(state.temperature[hottest]), robot.temperature
+    said = state.whole()
+    hottest = int(said.temperature.argmax())
+    degrees, tiers = float(said.temperature[hottest]), robot.temperature
     text = f"{robot.joint_names[hottest]} is the hottest motor, {degrees:.0f} C"
     yield graded("heat", degrees, tiers.derate, tiers.warn, text, "let it cool down")
-    if state.battery_percent >= 0:
-        percent, limits = state.battery_percent, robot.battery
-        text = f"{percent} %, {state.voltage:.1f} V"
+    if said.battery_percent >= 0:
+        percent, limits = said.battery_percent, robot.battery
+        text = f"{percent} %, {said.voltage:.1f} V"
         low, empty = -limits.warn_percent, -limits.stop_percent
         yield graded("battery", -percent, empty, low, text, "charge or change the battery")
     reading = Posture().measure(Inputs(state=state), state.received_ns)["tilt_rad"]

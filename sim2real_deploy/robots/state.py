@@ -6,6 +6,7 @@ exists only inside policy/.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,19 +14,72 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 
 
-@dataclass(slots=True)
-class RobotState:
-    """One decoded LowState. Arrays may be views into the received sample: read, never write."""
+class RobotState(Protocol):
+    """One decoded LowState: its motion, which every tick needs, and the rest by `whole`."""
 
-    received_ns: int  # the link's monotonic clock when the sample was taken
-    tick: int  # the robot's own millisecond counter
-    quaternion: Floats  # w, x, y, z: body in world
-    gyroscope: Floats  # rad/s, body frame
-    accelerometer: Floats  # m/s^2, body frame, +g on z at rest
+    @property
+    def received_ns(self) -> int:
+        """The link's monotonic clock when the sample was taken."""
+
+    @property
+    def tick(self) -> int:
+        """The robot's own millisecond counter."""
+
+    @property
+    def quaternion(self) -> Floats:
+        """w, x, y, z: body in world."""
+
+    @property
+    def gyroscope(self) -> Floats:
+        """rad/s, body frame."""
+
+    @property
+    def accelerometer(self) -> Floats:
+        """m/s^2, body frame, +g on z at rest."""
+
+    @property
+    def q(self) -> Floats: ...
+
+    @property
+    def dq(self) -> Floats: ...
+
+    @property
+    def ddq(self) -> Floats: ...
+
+    @property
+    def torque(self) -> Floats:
+        """Estimated by the motor boards, Nm."""
+
+    @property
+    def raw(self) -> bytes:
+        """The sample as received, CDR header included."""
+
+    def motion(self) -> Floats:
+        """Rows `q` and `dq` of one block."""
+
+    def attitude(self) -> Sequence[float]:
+        """`quaternion` as plain numbers."""
+
+    def rates(self) -> Sequence[float]:
+        """`gyroscope` as plain numbers."""
+
+    def whole(self) -> "WholeState":
+        """With everything else that the sample says."""
+
+
+@dataclass(slots=True)
+class WholeState:
+    """A RobotState with all its fields. Arrays may be views into the received sample: read only."""
+
+    received_ns: int
+    tick: int
+    quaternion: Floats
+    gyroscope: Floats
+    accelerometer: Floats
     q: Floats
     dq: Floats
     ddq: Floats
-    torque: Floats  # estimated by the motor board, Nm
+    torque: Floats
     temperature: npt.NDArray[np.integer]  # degrees C, one per joint
     lost: npt.NDArray[np.uint32]  # packets each motor lost, counted by the robot
     foot_force: npt.NDArray[np.integer]  # raw sensor units, leg order; empty where there is none
@@ -36,23 +90,23 @@ class RobotState:
     current: float
     imu_temperature: int
     remote: bytes  # 40 bytes of the wireless controller
-    raw: bytes  # the sample as received, CDR header included
+    raw: bytes
     # Each motor's mode as its board reports it; empty where the state does not carry it.
     motor_mode: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
 
+    def motion(self) -> Floats:
+        return np.stack((self.q, self.dq))
+
     def attitude(self) -> Sequence[float]:
-        """`quaternion` as plain numbers: one by one they are cheaper than those of an array."""
         plain: list[float] = self.quaternion.tolist()
         return plain
 
     def rates(self) -> Sequence[float]:
-        """`gyroscope` as plain numbers."""
         plain: list[float] = self.gyroscope.tolist()
         return plain
 
-    def motion(self) -> tuple[Sequence[float], Sequence[float]]:
-        """`q` and `dq` as plain numbers."""
-        return self.q.tolist(), self.dq.tolist()
+    def whole(self) -> "WholeState":
+        return self
 
 
 @dataclass(slots=True)
@@ -64,22 +118,21 @@ class JointCommand:
     kp: Floats
     kd: Floats
     torque: Floats
-    # Of all five, where they are the rows of one block; not handed on by dataclasses.replace.
-    memory: memoryview | None = field(default=None, init=False, repr=False, compare=False)
+    # All five, where they are the rows of one array; not handed on by dataclasses.replace.
+    _block: Floats | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def of_block(cls, block: Floats) -> "JointCommand":
         """A command whose arrays are the rows of a block."""
         command = cls(*block)
-        command.memory = block.data
+        command._block = block
         return command
 
-    def values(self) -> bytes:
-        """All numbers, one after another: to tell whether a command is another one."""
-        if self.memory is not None:
-            return self.memory.tobytes()
-        rows = self.q, self.dq, self.kp, self.kd, self.torque
-        return b"".join([row.tobytes() for row in rows])
+    def block(self) -> Floats:
+        """Rows q, dq, kp, kd, torque."""
+        if self._block is not None:
+            return self._block
+        return np.stack((self.q, self.dq, self.kp, self.kd, self.torque))
 
     @classmethod
     def damping(cls, joints: int, kd: float) -> "JointCommand":

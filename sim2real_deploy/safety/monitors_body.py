@@ -53,7 +53,7 @@ class Joints:
 
     def _off(self, state: RobotState) -> Reading:
         """Motors whose mode differs from the majority; the mode's value itself does not matter."""
-        modes = state.motor_mode.tolist()
+        modes = state.whole().motor_mode.tolist()
         if len(set(modes)) <= 1:
             return Reading(0.0)
         common = max(set(modes), key=modes.count)
@@ -61,12 +61,13 @@ class Joints:
         return Reading(float(len(odd)), ", ".join(odd))
 
     def _losses(self, state: RobotState, now_ns: int) -> Reading:
-        content = state.lost.tobytes()
+        lost = state.whole().lost
+        content = lost.tobytes()
         if content != self._lost_bytes:
             if self._lost is not None:
-                self._losing = self._names[int((state.lost != self._lost).argmax())]
-            self._lost, self._lost_bytes = state.lost.copy(), content
-            self._lost_sum = int(state.lost.sum(dtype=np.int64))
+                self._losing = self._names[int((lost != self._lost).argmax())]
+            self._lost, self._lost_bytes = lost.copy(), content
+            self._lost_sum = int(lost.sum(dtype=np.int64))
         return Reading(self._rate(self._lost_sum, now_ns), self._losing)
 
 
@@ -79,7 +80,7 @@ class Battery:
         self._imbalance_v = 0.0
 
     def measure(self, inputs: Inputs, _now_ns: int) -> Readings:
-        state = inputs.state
+        state = None if inputs.state is None else inputs.state.whole()
         told = state is not None and state.battery_percent >= 0 and not inputs.foreign_simulator
         if state is not None and told:
             content = state.cell_millivolts.tobytes()
@@ -111,7 +112,7 @@ class RemoteControl:
         self._held_ns: int | None = None
 
     def measure(self, inputs: Inputs, now_ns: int) -> Readings:
-        state = inputs.state
+        state = None if inputs.state is None else inputs.state.whole()
         if state is not None and state.remote != self._bytes:
             self._bytes = state.remote
             self._remote = remote.decode(state.remote)

@@ -87,7 +87,7 @@ class Heat:
         due = self._looked_ns is None or now_ns - self._looked_ns >= PERIOD_NS
         if inputs.state is not None and due:
             self._looked_ns = now_ns
-            self._readings = self._see(inputs.state.temperature, now_ns / 1e9)
+            self._readings = self._see(inputs.state.whole().temperature, now_ns / 1e9)
         return self._readings
 
     def _see(self, temperatures: npt.NDArray[np.integer], now_s: float) -> Readings:

@@ -4,21 +4,14 @@ A dozen calls of numpy's functions on a dozen numbers cost as much as the physic
 which leaves none of their code in the caches. Loops compiled into one function each do not.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
-import numba
 import numpy as np
 
+from sim2real_deploy.compiled import compiled
 from sim2real_deploy.wire import encoders
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 Array = Any  # a numpy array of any layout
-
-
-def compiled(function: Function) -> Function:
-    """By numba, when it is first called; the result is kept beside the source."""
-    return cast(Function, numba.njit(cache=True)(function))
 
 
 _euler_angles = compiled(encoders.euler_angles)

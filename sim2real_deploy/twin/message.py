@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.robots import RobotSpec, WholeState
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin.kernels import write_body
 from sim2real_deploy.wire import remote
@@ -23,7 +23,7 @@ CELL_SLOTS = 15  # in the message, whatever the pack has
 class StateMessage(StateEncoder):
     """What changes every time is written into place; the rest through the encoder, now and then.
 
-    Encoding a whole RobotState each time would cost as much as the physics.
+    Encoding a whole WholeState each time would cost as much as the physics.
     """
 
     def __init__(self, robot: RobotSpec) -> None:
@@ -55,10 +55,10 @@ class StateMessage(StateEncoder):
         return self._finish()
 
 
-def _blank(robot: RobotSpec) -> RobotState:
+def _blank(robot: RobotSpec) -> WholeState:
     joints = robot.joint_count
     nothing = np.zeros(0, np.float32)
-    return RobotState(
+    return WholeState(
         received_ns=0,
         tick=0,
         quaternion=nothing,

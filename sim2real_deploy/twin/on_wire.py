@@ -161,7 +161,7 @@ class TwinOnWire:
             self._second_decoder = StateDecoder(self.twin.robot)
             self._second_encoder = StateEncoder(self.twin.robot)
         for sample in states:
-            state = self._second_decoder.decode(sample, 0)
+            state = self._second_decoder.decode(sample, 0).whole()
             later = replace(state, tick=state.tick + OTHER_TICKS)
             self._second_states.write(self._second_encoder.encode(later))
 

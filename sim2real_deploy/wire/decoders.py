@@ -1,21 +1,18 @@
 """LowState and LowCmd, bytes to values, for either family and any number of joints.
 
-Control uses StateDecoder, a twin the other one. Each keeps scratch memory so that a call allocates
-next to nothing: one instance per thread.
+Control uses StateDecoder, a twin the other one.
 """
 
 import enum
-import struct
-from collections.abc import Callable, Sequence
-from math import isfinite
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
-from sim2real_deploy.wire.checksum import Checksum
-from sim2real_deploy.wire.layout import Layout
+from sim2real_deploy.robots import JointCommand, RobotSpec, WholeState
+from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.wire import kernels
+from sim2real_deploy.wire.layout import Layout, word_places
 from sim2real_deploy.wire.messages import F32, FAMILIES, I16, IMU, MOTION, PD, POWER, U8, U16, U32
 
 # Plain little-endian CDR, version 1 or 2: the same bytes for fields of up to four bytes.
@@ -24,8 +21,6 @@ _U8, _I16, _U16, _U32, _F32 = (np.dtype(code) for code in (U8, I16, U16, U32, F3
 # A temperature byte is int8 in the ROS message, uint8 in the SDK's. No motor reaches 200 degrees,
 # some freeze: from 200 on a byte means -56 to -1.
 _DEGREES = np.array([*range(200), *range(-56, 0)], np.int16)
-_MOVING = {"quaternion", "gyroscope", "accelerometer", "q", "dq", "ddq", "torque"}  # of a state
-_empty = object.__new__
 
 
 class Flaw(enum.Enum):
@@ -36,185 +31,169 @@ class Flaw(enum.Enum):
     NOT_FINITE = "not_finite"  # NaN or infinity in a value that would be handed on
 
 
-def _unpacker(places: list[slice]) -> Callable[[bytes | memoryview], tuple[float, ...]]:
-    """Reads the float32 at some places of a sample.
-
-    Their sum in double precision cannot overflow, so it is finite when all of them are.
-    """
-    form, at = "<", 0
-    for word in _words(places):
-        form += f"{4 * word - at}xf"
-        at = 4 * word + 4
-    return struct.Struct(form).unpack_from
-
-
-def _words(places: list[slice]) -> list[int]:
-    return sorted(word for place in places for word in range(place.stop)[place])
-
-
-def _among(places: list[slice], one: slice) -> slice:
-    """Where the numbers at one place are among those that `_unpacker` reads at all of them."""
-    words = _words(places)
-    found = [words.index(word) for word in range(one.stop)[one]]
-    step = found[1] - found[0]
-    assert found == list(range(found[0], found[-1] + 1, step))
-    return slice(found[0], found[-1] + 1, step)
+_FLAWS = {kernels.BAD_CRC: Flaw.CRC, kernels.NOT_FINITE: Flaw.NOT_FINITE}
 
 
 class _Decoder:
     """Finds the flaw of a sample, if it has one, before anything is read from it."""
 
-    def __init__(self, layout: Layout, handed_on: list[slice]) -> None:
+    def __init__(self, layout: Layout, handed_on: Sequence[slice]) -> None:
         self._size = layout.size
-        self._checksum = Checksum(layout)
-        self._handed_on = _unpacker(handed_on)
+        self._gather = layout.crc_gather
+        self._places = np.concatenate([word_places(place) for place in handed_on])
+        self.flaw(bytes([0, 1]).ljust(layout.size, b"\0"))  # compiled before the first real one
 
     def flaw(self, sample: bytes) -> Flaw | None:
         found = self._checked(sample)
         return found if isinstance(found, Flaw) else None
 
-    def _checked(self, sample: bytes) -> tuple[float, ...] | Flaw:
-        """The numbers handed on, in the order they lie in, or why none of them are."""
+    def _checked(self, sample: bytes) -> Floats | Flaw:
+        """The numbers handed on, in the order of their places, or why none of them are."""
         if len(sample) != self._size or sample[:2] not in _HEADERS:
             return Flaw.LENGTH
-        if not self._checksum.agrees(sample):
-            return Flaw.CRC
-        numbers = self._handed_on(sample)
-        return numbers if isfinite(sum(numbers)) else Flaw.NOT_FINITE
+        numbers = np.empty(len(self._places), np.float32)
+        found = kernels.check(np.frombuffer(sample, _U8), self._gather, self._places, numbers)
+        return _FLAWS[found] if found else numbers
 
 
-class _StateInUse(RobotState):
-    """A state whose arrays are read when one of them is asked for: who answers 500 a second needs
-    few, and of most states the plain numbers that were there when it was checked are enough."""
+class LiveState:
+    """A RobotState as it comes 500 times a second: its numbers copied out, the rest on request."""
 
-    __slots__ = ("decoder", "numbers")
-    decoder: "StateDecoder"
-    numbers: tuple[float, ...]
+    __slots__ = ("_decoder", "_numbers", "_whole", "raw", "received_ns", "tick")
 
-    def __new__(cls, *values: Any, **named: Any) -> Any:
-        """With other values (dataclasses.replace) it is a plain state: the sample says others."""
-        return RobotState(*values, **named) if values or named else _empty(cls)
+    def __init__(self, sample: bytes, ns: int, numbers: Floats, decoder: "StateDecoder") -> None:
+        self.raw, self.received_ns = sample, ns
+        self.tick = int.from_bytes(sample[decoder.tick_at], "little")
+        self._numbers, self._decoder = numbers, decoder
+        self._whole: WholeState | None = None
+
+    @property
+    def quaternion(self) -> Floats:
+        return self._numbers[0:4]
+
+    @property
+    def gyroscope(self) -> Floats:
+        return self._numbers[4:7]
+
+    @property
+    def accelerometer(self) -> Floats:
+        return self._numbers[7:10]
+
+    @property
+    def q(self) -> Floats:
+        return self._row(0)
+
+    @property
+    def dq(self) -> Floats:
+        return self._row(1)
+
+    @property
+    def ddq(self) -> Floats:
+        return self._row(2)
+
+    @property
+    def torque(self) -> Floats:
+        return self._row(3)
+
+    def _row(self, row: int) -> Floats:
+        joints = self._decoder.joints
+        return self._numbers[10 + row * joints : 10 + (row + 1) * joints]
+
+    def motion(self) -> Floats:
+        joints = self._decoder.joints
+        return self._numbers[10 : 10 + 2 * joints].reshape(2, joints)
 
     def attitude(self) -> Sequence[float]:
-        return self.numbers[self.decoder.attitude_at]
+        plain: list[float] = self._numbers[0:4].tolist()
+        return plain
 
     def rates(self) -> Sequence[float]:
-        return self.numbers[self.decoder.rates_at]
+        plain: list[float] = self._numbers[4:7].tolist()
+        return plain
 
-    def motion(self) -> tuple[Sequence[float], Sequence[float]]:
-        numbers, (q_at, dq_at) = self.numbers, self.decoder.motion_at
-        return numbers[q_at], numbers[dq_at]
-
-    def __getattr__(self, name: str) -> Any:
-        """Called for a slot that is still empty."""
-        self.decoder.fill(self, name)
-        return object.__getattribute__(self, name)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and sent elsewhere as the plain state it is."""
-        return RobotState, tuple(getattr(self, name) for name in RobotState.__slots__)
+    def whole(self) -> WholeState:
+        if self._whole is None:
+            self._whole = self._decoder.whole(self)
+        return self._whole
 
 
 class StateDecoder(_Decoder):
-    """rt/lowstate samples into RobotState. Arrays are views into the sample where the wire allows.
-
-    `read` checks and decodes; `decode` trusts the sample, whose `flaw` was asked for before.
-    """
+    """rt/lowstate samples into RobotState. `read` checks and decodes; `decode` trusts the sample,
+    whose `flaw` was asked for before."""
 
     def __init__(self, robot: RobotSpec) -> None:
-        layout, joints = FAMILIES[robot.wire.family].state, robot.joint_count
-        motors = [layout.floats(f"motor_state.{name}", joints) for name in MOTION]
-        imu = [layout.floats(name) for name in IMU]
-        self._moving = (*imu, *motors)
-        self._temperature = layout.place("motor_state.temperature", joints).at
-        self._motor_mode = layout.irregular["motor_state.mode"][:joints]
-        if "bms_state.soc" in (layout.dtype.names or ()):
-            self._read_slow: Callable[[RobotState], None] = self._read_battery
-            scalars = ["imu_state.temperature", "bms_state.soc", "bms_state.current"]
-            scalars += ["wireless_remote", *POWER]
-            self._lost = layout.place("motor_state.lost", joints).at
+        layout, self.joints = FAMILIES[robot.wire.family].state, robot.joint_count
+        self.tick_at = layout.span("tick")
+        self._has_battery = "bms_state.soc" in (layout.dtype.names or ())
+        self._temperature = layout.place("motor_state.temperature", self.joints).at
+        self._motor_mode = layout.irregular["motor_state.mode"][: self.joints]
+        scalars = ["imu_state.temperature", "wireless_remote"]
+        if self._has_battery:
+            scalars[1:1] = ["bms_state.soc", "bms_state.current"]
+            scalars += POWER
+            self._lost = layout.place("motor_state.lost", self.joints).at
             self._feet = layout.place("foot_force").at
             self._cells = layout.place("bms_state.cell_vol").at
             power = [layout.floats(name) for name in POWER]
         else:
-            self._read_slow = self._read_supply
-            scalars = ["imu_state.temperature", "wireless_remote"]
-            self._winding = layout.place("motor_state.temperature", joints, item=1).at
-            self._supply = layout.floats("motor_state.vol", joints)
-            power = [self._supply]
-        self._tick = layout.scalars("tick").unpack_from
+            self._winding = layout.place("motor_state.temperature", self.joints, item=1).at
+            power = [layout.floats("motor_state.vol", self.joints)]
         self._scalars = layout.scalars(*scalars).unpack_from
-        handed_on = [*motors, *imu, *power]
-        super().__init__(layout, handed_on)
-        self.attitude_at, self.rates_at = _among(handed_on, imu[0]), _among(handed_on, imu[1])
-        self.motion_at = _among(handed_on, motors[0]), _among(handed_on, motors[1])
+        moving = [layout.floats(name) for name in IMU]
+        moving += [layout.floats(f"motor_state.{name}", self.joints) for name in MOTION]
+        super().__init__(layout, [*moving, *power])
 
-    def read(self, sample: bytes, received_ns: int) -> RobotState | Flaw:
+    def read(self, sample: bytes, received_ns: int) -> LiveState | Flaw:
         """A sample and when it was received: what it says, or what is wrong with it."""
         numbers = self._checked(sample)
-        if isinstance(numbers, tuple):
-            return self._state(sample, received_ns, numbers)
-        return numbers
+        if isinstance(numbers, Flaw):
+            return numbers
+        return LiveState(sample, received_ns, numbers, self)
 
-    def decode(self, sample: bytes, received_ns: int) -> RobotState:
-        return self._state(sample, received_ns, self._handed_on(sample))
+    def decode(self, sample: bytes, received_ns: int) -> LiveState:
+        numbers = np.frombuffer(sample, _F32)[self._places]
+        return LiveState(sample, received_ns, numbers, self)
 
-    def _state(self, sample: bytes, received_ns: int, numbers: tuple[float, ...]) -> RobotState:
-        state = _empty(_StateInUse)
-        state.received_ns, state.raw = received_ns, sample
-        state.numbers, state.decoder = numbers, self
-        (state.tick,) = self._tick(sample)
-        return state
-
-    def fill(self, state: RobotState, wanted: str) -> None:
-        """Read a state's arrays of motion, or all that is slow."""
-        if wanted in _MOVING:
-            self._read_motion(state)
-        elif wanted in RobotState.__slots__:
-            self._read_slow(state)
-        else:
-            raise AttributeError(f"a state has no '{wanted}'")
-
-    def _read_motion(self, state: RobotState) -> None:
-        floats = np.frombuffer(state.raw, _F32)
-        quaternion, gyroscope, accelerometer, q, dq, ddq, torque = self._moving
-        state.quaternion = floats[quaternion]
-        state.gyroscope = floats[gyroscope]
-        state.accelerometer = floats[accelerometer]
-        state.q = floats[q]
-        state.dq = floats[dq]
-        state.ddq = floats[ddq]
-        state.torque = floats[torque]
-
-    def _read_battery(self, state: RobotState) -> None:
-        sample = state.raw
-        (
-            state.imu_temperature,
-            state.battery_percent,
-            state.battery_current_ma,
-            state.remote,
-            state.voltage,
-            state.current,
-        ) = self._scalars(sample)
-        octets = np.frombuffer(sample, _U8)
-        state.temperature = _DEGREES[octets[self._temperature]]
-        state.motor_mode = octets[self._motor_mode]
-        state.lost = np.frombuffer(sample, _U32)[self._lost]
-        state.foot_force = np.frombuffer(sample, _I16)[self._feet]
-        state.cell_millivolts = np.frombuffer(sample, _U16)[self._cells]
-
-    def _read_supply(self, state: RobotState) -> None:
-        """Two sensors a motor, and no battery: the boards' supply voltage is what there is."""
-        halves = np.frombuffer(state.raw, _I16)
-        state.imu_temperature, state.remote = self._scalars(state.raw)
-        state.temperature = np.maximum(halves[self._temperature], halves[self._winding])
-        state.motor_mode = np.frombuffer(state.raw, _U8)[self._motor_mode]
-        state.lost = np.zeros(len(state.temperature), np.uint32)
-        state.foot_force = np.empty(0, np.int16)
-        state.cell_millivolts = np.empty(0, np.uint16)
-        state.battery_percent, state.battery_current_ma = -1, 0
-        state.voltage = float(np.frombuffer(state.raw, _F32)[self._supply][0])
-        state.current = 0.0
+    def whole(self, state: LiveState) -> WholeState:
+        """Everything that the state's sample says."""
+        sample, octets = state.raw, np.frombuffer(state.raw, _U8)
+        if self._has_battery:
+            heat, percent, drain, remote, voltage, current = self._scalars(sample)
+            temperature = _DEGREES[octets[self._temperature]]
+            lost = np.frombuffer(sample, _U32)[self._lost]
+            feet = np.frombuffer(sample, _I16)[self._feet]
+            cells = np.frombuffer(sample, _U16)[self._cells]
+        else:  # two sensors a motor, and of the battery only what the boards are supplied with
+            heat, remote = self._scalars(sample)
+            percent, drain, current = -1, 0, 0.0
+            voltage = float(np.frombuffer(sample, _F32)[self._places[10 + 4 * self.joints]])
+            halves = np.frombuffer(sample, _I16)
+            temperature = np.maximum(halves[self._temperature], halves[self._winding])
+            lost = np.zeros(self.joints, np.uint32)
+            feet, cells = np.empty(0, np.int16), np.empty(0, np.uint16)
+        return WholeState(
+            received_ns=state.received_ns,
+            tick=state.tick,
+            quaternion=state.quaternion,
+            gyroscope=state.gyroscope,
+            accelerometer=state.accelerometer,
+            q=state.q,
+            dq=state.dq,
+            ddq=state.ddq,
+            torque=state.torque,
+            temperature=temperature,
+            lost=lost,
+            foot_force=feet,
+            battery_percent=percent,
+            battery_current_ma=drain,
+            cell_millivolts=cells,
+            voltage=voltage,
+            current=current,
+            imu_temperature=heat,
+            remote=remote,
+            raw=sample,
+            motor_mode=octets[self._motor_mode],
+        )
 
 
 class CommandDecoder(_Decoder):

@@ -5,16 +5,16 @@ instance per thread.
 """
 
 import math
-import struct
-from math import isfinite
 
 import numpy as np
 
-from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
+from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, WholeState
 from sim2real_deploy.robots.state import Floats
-from sim2real_deploy.wire.checksum import CRC, Checksum
-from sim2real_deploy.wire.layout import Layout
-from sim2real_deploy.wire.messages import FAMILIES, IMU, MOTION, PD, POWER
+from sim2real_deploy.wire import kernels
+from sim2real_deploy.wire.layout import Layout, word_places
+from sim2real_deploy.wire.messages import FAMILIES, IMU, MOTION, POWER
+
+ORDER = ("q", "dq", "kp", "kd", "tau")  # the rows of a JointCommand's block
 
 
 class _Encoder:
@@ -26,11 +26,10 @@ class _Encoder:
         self._buffer = self._bytes.data
         self._floats = self._bytes.view(np.float32)
         self._fields = self._bytes.view(layout.dtype)  # of length one, so that each is a view
-        self.checksum = Checksum(layout)
+        self._gather = layout.crc_gather
 
     def _finish(self) -> bytes:
-        crc = self.checksum.of(self._buffer)
-        CRC.pack_into(self._buffer, len(self._buffer) - CRC.size, crc)
+        self._bytes.view(np.uint32)[-1] = kernels.checksum(self._bytes, self._gather)
         return self._bytes.tobytes()
 
 
@@ -47,13 +46,11 @@ class CommandEncoder(_Encoder):
         self._bytes[modes[used:]] = family.unused_mode
         unused = self._fields["motor_cmd"][0, used:]
         unused["q"], unused["dq"] = family.unused_q, family.unused_dq
-        places = [family.command.floats(f"motor_cmd.{name}", used) for name in PD]
-        self._q, self._dq, self._tau, self._kp, self._kd = (self._floats[p] for p in places)
-        self._positions = struct.Struct(f"={used}f")
-        self._numbers = struct.Struct(f"={len(PD) * used}f")
+        places = (family.command.floats(f"motor_cmd.{name}", used) for name in ORDER)
+        self._places = np.stack([word_places(place) for place in places])
         self._echoed = family.echoed
         self._echoed_from = family.state.span(family.echoed).start if family.echoed else 0
-        self._known = self._sample = b""  # values of the last command, and what became of them
+        self.encode(JointCommand.damping(used, 0.0))  # compiled before the first real one
 
     def follow(self, state: RobotState) -> None:
         """Repeat from the robot's state what its commands must repeat (hg: the machine's mode)."""
@@ -62,35 +59,17 @@ class CommandEncoder(_Encoder):
 
     def set_field(self, name: str, value: int) -> None:
         """One of the command's own fields, in every sample from now on."""
-        if self._fields[name] != value:
-            self._fields[name] = value
-            self._known = b""
+        self._fields[name] = value
 
     def encode(self, command: JointCommand) -> bytes:
-        """A whole sample. A value that is not finite is refused: nothing like it may leave.
-
-        Between two steps of a policy the same command goes out again and again: it is kept.
-        """
-        values = command.values()
-        if values != self._known:
-            positions = self._positions.size
-            only_moved = values[positions:] == self._known[positions:]
-            checked = self._positions if only_moved else self._numbers
-            if not isfinite(sum(checked.unpack_from(values))):
-                raise ValueError("a joint command holds a value that is not finite")
-            self._q[:] = command.q
-            if not only_moved:
-                self._dq[:] = command.dq
-                self._tau[:] = command.torque
-                self._kp[:] = command.kp
-                self._kd[:] = command.kd
-            self._sample = self._finish()
-            self._known = values
-        return self._sample
+        """A whole sample. A value that is not finite is refused: nothing like it may leave."""
+        if not kernels.fill(command.block(), self._places, self._bytes, self._gather):
+            raise ValueError("a joint command holds a value that is not finite")
+        return self._bytes.tobytes()
 
 
 class StateEncoder(_Encoder):
-    """RobotState (all but `received_ns` and `raw`) into rt/lowstate samples: how a twin speaks."""
+    """WholeState (all but `received_ns` and `raw`) into rt/lowstate samples: how a twin speaks."""
 
     def __init__(self, robot: RobotSpec) -> None:
         family, joints = FAMILIES[robot.wire.family], robot.joint_count
@@ -117,7 +96,7 @@ class StateEncoder(_Encoder):
         else:
             self._temperature, self._voltage = motors["temperature"].T, motors["vol"]
 
-    def encode(self, state: RobotState) -> bytes:
+    def encode(self, state: WholeState) -> bytes:
         self._tick[0] = state.tick & 0xFFFFFFFF
         self._quaternion[:] = state.quaternion
         self._gyroscope[:] = state.gyroscope
@@ -132,7 +111,7 @@ class StateEncoder(_Encoder):
         self._write_slow(state)
         return self._finish()
 
-    def _write_slow(self, state: RobotState) -> None:
+    def _write_slow(self, state: WholeState) -> None:
         """What does not move: temperatures, power, the remote."""
         self._imu_temperature[0] = state.imu_temperature
         self._remote[:] = state.remote

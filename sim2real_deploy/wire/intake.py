@@ -26,7 +26,7 @@ class Intake:
     def accept(self, sample: bytes, received_ns: int, writer: int = 0) -> RobotState | None:
         """The state, or None when the sample is flawed, another robot's, or nothing new."""
         state = self._read(sample, received_ns)
-        if not isinstance(state, RobotState):
+        if isinstance(state, Flaw):
             self._count(state)
             return None
         latest = self.latest

@@ -2,11 +2,11 @@
 
 A sample is plain CDR, as it is on the network and in a bag; that packs a message without regard to
 where a struct begins. The vendor's checksum is taken over the C struct with its padding. Both
-placements follow from the declaration, so a sample becomes a struct by moving a few runs of bytes.
+placements follow from the declaration.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -83,39 +83,16 @@ def _place(
     return leaves, at
 
 
-class _Run(NamedTuple):
-    """Bytes that lie together both in a sample and in the C struct."""
-
-    cdr: int
-    c: int
-    size: int
-
-
-def _runs(cdr: list[_Leaf], padded: list[_Leaf]) -> list[_Run]:
-    runs: list[_Run] = []
-    for here, there in zip(cdr, padded, strict=True):
-        last = runs[-1] if runs else None
-        if last is not None and there.offset - here.offset == last.c - last.cdr:
-            runs[-1] = last._replace(size=here.offset + here.size - last.cdr)
-        else:
-            runs.append(_Run(here.offset, there.offset, here.size))
-    return runs
-
-
-def _form(spans: Sequence[tuple[int, ...]], size: int) -> struct.Struct:
-    """Reads or writes the bytes of some spans, each a start and a length; zeros between them."""
-    form, at = "<", 0
-    for start, length in spans:
-        form += f"{start - at}x{length}s"
-        at = start + length
-    return struct.Struct(f"{form}{size - at}x")
-
-
 class Place(NamedTuple):
     """Values of one type in a sample: `np.frombuffer(sample, place.dtype)[place.at]`."""
 
     dtype: np.dtype[Any]
     at: slice
+
+
+def word_places(place: slice) -> npt.NDArray[np.uint16]:
+    """The places of a slice, one by one."""
+    return np.arange(place.stop, dtype=np.uint16)[place]
 
 
 class Layout:
@@ -143,14 +120,8 @@ class Layout:
                 HEADER + here.offset, HEADER + here.offset + here.size
             )
         # The checksum's own word is left out, and the vendor feeds each word high byte first.
-        self.crc_gather = gather[:-4].reshape(-1, 4)[:, ::-1].ravel().copy()
-        runs = _runs(cdr, padded)
-        self._take_apart = _form([(HEADER + run.cdr, run.size) for run in runs], self.size).unpack
-        self._put_together = _form([(run.c, run.size) for run in runs], c_size).pack
-
-    def c_struct(self, sample: bytes | memoryview) -> bytes:
-        """A sample as the C struct; its padding is zero where the sample's is."""
-        return self._put_together(*self._take_apart(sample))
+        # Small numbers: at 500 Hz every table has fallen out of the caches when it is needed again.
+        self.crc_gather = gather[:-4].reshape(-1, 4)[:, ::-1].ravel().astype(np.uint16)
 
     # To DDS, a message of fixed size is so many bytes: no endpoint announces more of its type than
     # the name, so what is sent and what comes need no codec on the way.

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim2real_deploy.control import limits, limits_reference
 from sim2real_deploy.control.limits import Limit, Limiter, pd_torque
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.robots import JointCommand, load_robot
@@ -35,8 +36,7 @@ def with_joint(values: np.ndarray, joint: int, value: float) -> np.ndarray:
 
 
 def apply(limiter: Limiter, asked: JointCommand, state, fraction: float) -> JointCommand | None:
-    """One tick in which something new is asked."""
-    return limiter.hold(state, fraction) if limiter.aim(asked) else None
+    return limiter.limit(asked, state, fraction)
 
 
 def acted(limiter: Limiter) -> np.ndarray:
@@ -194,15 +194,14 @@ def test_what_is_asked_once_is_held_tick_after_tick():
     """Without a new target the limits still follow the state."""
     limiter, calm = fresh(), make_state(SPEC)
     asked = command(q=SPEC.stand_pose + 0.1)
-    assert limiter.aim(asked)
-    np.testing.assert_array_equal(limiter.hold(calm, 1.0).q, asked.q)
+    np.testing.assert_array_equal(limiter.limit(asked, calm, 1.0).q, asked.q)
     bent = make_state(SPEC, q=SPEC.stand_pose - 1.0)
-    sent = limiter.hold(bent, 1.0)
+    sent = limiter.limit(asked, bent, 1.0)
     most = SPEC.torque_limit * STAGE.torque_fraction
     assert np.all(np.abs(pd_torque(sent, bent)) <= most + 0.01)
     assert np.any(acted(limiter) & Limit.TORQUE)
     for _ in range(10):
-        sent = limiter.hold(calm, 1.0)
+        sent = limiter.limit(asked, calm, 1.0)
     np.testing.assert_array_equal(sent.q, asked.q)
     np.testing.assert_array_equal(sent.torque, 0.0)
     assert not any(limiter.acted)
@@ -212,7 +211,44 @@ def test_nothing_of_a_command_that_is_not_finite_stays():
     limiter, state = fresh(), make_state(SPEC)
     good = apply(limiter, command(), state, 1.0).copy()
     bad = command(kp=with_joint(np.full(N, 90), 2, np.nan))
-    assert not limiter.aim(bad)
-    again = limiter.hold(state, 1.0)
-    np.testing.assert_array_equal(again.kp, good.kp)
-    np.testing.assert_array_equal(again.q, good.q)
+    assert limiter.limit(bad, state, 1.0) is None
+    np.testing.assert_array_equal(limiter.sent.block(), good.block())
+
+
+whole_numbers = st.one_of(
+    st.floats(-60, 60, width=32),
+    st.sampled_from([0.0, -0.0, 1e30, -1e30, 3e38, np.nan, np.inf, -np.inf]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    asked=st.lists(whole_numbers, min_size=5 * N, max_size=5 * N),
+    last=poses,
+    motion=st.lists(whole_numbers, min_size=2 * N, max_size=2 * N),
+    fraction=st.floats(0, 1),
+    tame=st.booleans(),
+)
+def test_the_compiled_limits_equal_their_reference_bit_for_bit(asked, last, motion, fraction, tame):
+    """Also where a number is not finite: then what is sent is not either."""
+    asked = np.array(asked, np.float32).reshape(5, N)
+    motion = np.array(motion, np.float32).reshape(2, N)
+    if tame:
+        asked, motion = np.nan_to_num(asked, posinf=1) % 3, np.nan_to_num(motion, posinf=1) % 30
+    bounds, results = Limiter(SPEC, STAGE)._bounds, []
+    with np.errstate(all="ignore"):
+        for function in (limits.limit, limits_reference.limit):
+            sent, bits = np.zeros((5, N), np.float32), np.zeros(N, np.uint8)
+            sent[0] = np.clip(last, bounds[0], bounds[1])
+            passed = function(asked, motion, fraction, bounds, sent, bits)
+            results.append((passed, sent.tobytes() if np.isfinite(sent).all() else "nan", bits))
+    assert results[0][:2] == results[1][:2]
+    np.testing.assert_array_equal(results[0][2], results[1][2])
+
+
+def test_a_state_that_is_not_finite_never_becomes_a_finite_command():
+    for row, value in ((0, np.nan), (1, np.nan), (0, np.inf)):
+        state = make_state(SPEC)
+        setattr(state, "q" if row == 0 else "dq", with_joint(np.zeros(N), 4, value))
+        sent = fresh().limit(command(), state, 1.0)
+        assert not np.isfinite(sent.block()).all()

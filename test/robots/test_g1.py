@@ -55,7 +55,7 @@ def test_states_arrive_over_the_hg_family() -> None:
     assert state is not None
     assert len(state.q) == 29
     np.testing.assert_allclose(state.q, twin.truth.joint_position, atol=1e-3)
-    assert state.foot_force.size == 0
+    assert state.whole().foot_force.size == 0
 
 
 def test_the_hoist_holds_it_until_it_stands() -> None:

@@ -10,7 +10,7 @@ import onnxruntime
 import yaml
 from onnx import TensorProto, helper, numpy_helper
 
-from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.robots import RobotSpec, WholeState
 
 PLAIN_TERMS: list[dict[str, Any]] = [
     {"name": "base_ang_vel", "scale": 0.2},
@@ -109,7 +109,7 @@ def sample_bundle(folder: Path, spec: RobotSpec) -> Path:
     return write_bundle(folder, contract_for(spec, model), model)
 
 
-def make_state(spec: RobotSpec, **changes: Any) -> RobotState:
+def make_state(spec: RobotSpec, **changes: Any) -> WholeState:
     """A robot at rest in its stand pose."""
     count = spec.joint_count
     zeros = np.zeros(count, np.float32)
@@ -136,4 +136,4 @@ def make_state(spec: RobotSpec, **changes: Any) -> RobotState:
         "raw": b"",
     }
     values.update(changes)
-    return RobotState(**values)
+    return WholeState(**values)

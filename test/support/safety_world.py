@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sim2real_deploy.robots import JointCommand, RobotState, load_robot
+from sim2real_deploy.robots import JointCommand, WholeState, load_robot
 from sim2real_deploy.robots.odometry import legs_of
 from sim2real_deploy.safety.chain import Report
 from sim2real_deploy.safety.inputs import Inputs
@@ -19,7 +19,7 @@ WALKING = Report("walking", "control", 42, 0, False, False, 0, False, False, 1.0
 DAMPING = replace(WALKING, mode="damp", damping=True)
 
 
-def healthy_state(now_ns: int, **changes: Any) -> RobotState:
+def healthy_state(now_ns: int, **changes: Any) -> WholeState:
     """A robot that stands; its sensors are never quite still."""
     wiggle = np.float32(1e-3 * np.sin(now_ns / 1e7))
     values: dict[str, Any] = {
@@ -45,7 +45,7 @@ def healthy_state(now_ns: int, **changes: Any) -> RobotState:
         "raw": b"",
         "motor_mode": np.ones(GO2.joint_count, np.uint8),
     }
-    return RobotState(**(values | changes))
+    return WholeState(**(values | changes))
 
 
 def command(**parts: Any) -> JointCommand:

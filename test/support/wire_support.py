@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from sim2real_deploy.robots import RobotSpec, RobotState, load_robot
+from sim2real_deploy.robots import RobotSpec, WholeState, load_robot
 from sim2real_deploy.wire import vendor
 from sim2real_deploy.wire.encoders import StateEncoder
 from sim2real_deploy.wire.messages import FAMILIES
@@ -71,11 +71,11 @@ def robot(family: str) -> RobotSpec:
     )
 
 
-def state(spec: RobotSpec, tick: int = 0) -> RobotState:
+def state(spec: RobotSpec, tick: int = 0) -> WholeState:
     """A plausible state: standing, level, nothing wrong."""
     joints, legged = spec.joint_count, spec.wire.family == "go"
     zero = np.zeros(joints, np.float32)
-    return RobotState(
+    return WholeState(
         received_ns=0,
         tick=tick,
         quaternion=np.array([1, 0, 0, 0], np.float32),

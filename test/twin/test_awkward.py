@@ -37,14 +37,14 @@ def test_l2_b_damps_sport_mode_and_after_its_release_is_bytes() -> None:
     for _ in range(25):
         sample = robot.advance(None)
     assert not robot.sport.command.kp.any(), "sport mode damps"
-    assert decode(sample).remote[:4] == bytes((85, 81, 0x20, 0x02))
+    assert decode(sample).whole().remote[:4] == bytes((85, 81, 0x20, 0x02))
     robot.hold_remote(Remote())
     robot.sport.serve_switcher(1003, "", 0)
     hold = command(folded_pose(ROBOT), ROBOT.kp, ROBOT.kd)
     robot.hold_remote(chord)
     for _ in range(25):
         sample = robot.advance(hold)
-    assert decode(sample).remote[:4] == bytes((85, 81, 0x20, 0x02))
+    assert decode(sample).whole().remote[:4] == bytes((85, 81, 0x20, 0x02))
     assert robot.boards.command.kp.any(), "nobody but the computer can stop it now"
 
 
@@ -53,7 +53,7 @@ def test_a_remote_that_is_off_sends_zeros() -> None:
     parse("{remote: {alive: false}}").apply(robot)
     for _ in range(25):
         sample = robot.advance(None)
-    assert decode(sample).remote == bytes(40)
+    assert decode(sample).whole().remote == bytes(40)
 
 
 @pytest.mark.parametrize(("timeout", "holds"), [(0.2, False), (0.0, True)])
@@ -70,18 +70,18 @@ def test_a_board_that_is_off_drops_its_motor_out_of_its_mode() -> None:
     robot.inject(Fault(target="motor", word="off", joint="RL_hip_joint"))
     for _ in range(25):
         sample = robot.advance(None)
-    modes = decode(sample).motor_mode.tolist()
+    modes = decode(sample).whole().motor_mode.tolist()
     assert modes == [int(name != "RL_hip_joint") for name in ROBOT.joint_names]
     robot.clear_faults()
     for _ in range(25):
         sample = robot.advance(None)
-    assert decode(sample).motor_mode.tolist() == [1] * ROBOT.joint_count
+    assert decode(sample).whole().motor_mode.tolist() == [1] * ROBOT.joint_count
 
 
 def test_motors_may_freeze() -> None:
     cold = {"ambient": -15.0, "start": -15.0}
     robot = twin(motors={"heat": cold})
-    assert decode(robot.advance(None)).temperature.tolist() == [-15] * ROBOT.joint_count
+    assert decode(robot.advance(None)).whole().temperature.tolist() == [-15] * ROBOT.joint_count
 
 
 # on the wire

@@ -33,7 +33,7 @@ def series(target: str, word: str, steps: int = 200, **how: float) -> tuple[np.n
             inject(robot, target, word, **how)
         values = []
         for k in range(100, 100 + steps):
-            state = decode(robot.advance(moving(k)))
+            state = decode(robot.advance(moving(k))).whole()
             values.append(
                 {
                     "encoder": state.q[INDEX],
@@ -133,8 +133,8 @@ def test_motor_off_gives_no_torque_and_its_packets_count_as_lost() -> None:
         state = decode(robot.advance(command(torque=1.0)))
     assert state.torque[INDEX] == 0.0
     assert np.delete(np.array(state.torque), INDEX) == pytest.approx(1.0)
-    assert 50 < state.lost[INDEX] <= 100
-    assert not np.delete(np.array(state.lost), INDEX).any()
+    assert 50 < state.whole().lost[INDEX] <= 100
+    assert not np.delete(np.array(state.whole().lost), INDEX).any()
     for _ in range(3):
         state = decode(robot.advance(command(torque=1.0)))
     assert state.torque[INDEX] == pytest.approx(1.0)  # its time is over

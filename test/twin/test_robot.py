@@ -138,7 +138,7 @@ def test_the_state_message_is_good_on_either_wire_family(family: str) -> None:
     message.refresh()
     sample = message.finish(1234)
     assert decoder.flaw(sample) is None
-    state = decoder.decode(sample, 0)
+    state = decoder.decode(sample, 0).whole()
     assert state.tick == 1234
     np.testing.assert_array_equal(state.q, np.arange(robot.joint_count))
     assert set(state.temperature.tolist()) == {41}
@@ -177,7 +177,7 @@ def test_remote_is_seen_in_the_state() -> None:
     robot.hold_remote(held)
     for _ in range(25):
         state = decode(robot.advance(None))
-    assert remote.decode(state.remote) == held
+    assert remote.decode(state.whole().remote) == held
 
 
 def test_sport_mode_fights_until_it_is_released() -> None:

@@ -90,7 +90,7 @@ def test_garbage_is_counted_and_leaves_no_trace(family: str) -> None:
     plant = Garbage(spec, seed=20)
     link = InProcessLink(spec, plant)
     good = link._intake.accept(state_sample(spec, tick=2), received_ns=1)
-    before = dataclasses.astuple(good)
+    before = dataclasses.astuple(good.whole())
     period = 0.002
     for _ in range(SAMPLES // BATCH):
         assert link.wait(period * BATCH) is None
@@ -101,6 +101,6 @@ def test_garbage_is_counted_and_leaves_no_trace(family: str) -> None:
         assert getattr(counters, what) == count, what
         assert count > SAMPLES / 20, f"hardly any {what}"
     assert (counters.received, counters.lost, counters.duplicate) == (1, 0, 0)
-    for now, then in zip(dataclasses.astuple(good), before, strict=True):
+    for now, then in zip(dataclasses.astuple(good.whole()), before, strict=True):
         np.testing.assert_array_equal(now, then)
     assert link._intake.accept(state_sample(spec, tick=4), received_ns=2) is not None

@@ -16,7 +16,7 @@ from sim2real_deploy.bags.import_log import WALK_ATTACHMENT
 from sim2real_deploy.bags.recorded import Recorded, wire_columns
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.robots import RobotSpec, WholeState
 from sim2real_deploy.robots.geometry import gravity_in_body_rows
 from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.topics import LOW_CMD, ODOMETRY, TICKS
@@ -194,7 +194,7 @@ def _odometry(robot: RobotSpec, columns: Mapping[str, Array]) -> tuple[Array, Ar
     period_ns = round(1e9 / robot.wire.rate_hz)
     for row in range(rows):
         quaternion, gyro, felt, q, dq, torque = (columns[name][row] for name in names)
-        state = RobotState(
+        state = WholeState(
             row * period_ns, row, quaternion, gyro, felt, q, dq, dq, torque,
             nothing, nothing, nothing, -1, 0, nothing, 0.0, 0.0, 0, b"", b"",
         )  # fmt: skip
