@@ -1,7 +1,6 @@
 """Where the package's data (config, policies, launch) lies: a checkout, a venv, a colcon prefix."""
 
 import re
-from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 from sim2real_deploy.errors import Refusal
@@ -32,6 +31,8 @@ def config_file(relative: str) -> Path:
 def to_install(*extras: str) -> str:
     """The command that adds what an optional part needs, package by package: this one is on no
     index, and after `colcon build` there is nothing of it to install again."""
+    from importlib.metadata import PackageNotFoundError, requires  # slow, and seldom needed
+
     try:
         declared = requires(PACKAGE) or []
     except PackageNotFoundError:  # run from a bare folder

@@ -11,21 +11,27 @@ from sim2real_deploy.bags.recorded import Recorded, Series
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import to_install
 
+PART_S = 600.0  # what is held in memory at once
+
 
 def export(bag: Bag, folder: Path, form: str) -> list[Path]:
-    """Every topic with receive and publish time in ns; wire topics with joints by name."""
+    """Every topic with receive and publish time in ns; wire topics with joints by name. A long
+    bag gives each topic a folder of parts, as Parquet's readers take it."""
     recorded = Recorded(bag)
     if form == "parquet":
         require_pyarrow()
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for topic in sorted(bag.topics):
-        relative = topic.removeprefix("/")
-        for name, series in recorded.load([relative]).items():
+    written, suffix = [], "parquet" if form == "parquet" else "npz"
+    names = [topic.removeprefix("/") for topic in sorted(bag.topics)]
+    spans = bag.parts(PART_S)
+    for number, span in enumerate(spans):
+        part = Recorded(bag.within(span) if len(spans) > 1 else bag)
+        for name, series in part.load(names).items():
             columns = _columns(series, recorded.robot.joint_names)
-            path = folder / (
-                name.replace("/", "__") + (".parquet" if form == "parquet" else ".npz")
-            )
+            place = folder / name.replace("/", "__")
+            if len(spans) > 1:
+                place = place / f"part-{number:03d}"
+            path = place.with_name(f"{place.name}.{suffix}")
+            path.parent.mkdir(parents=True, exist_ok=True)
             if form == "parquet":
                 _write_parquet(path, columns)
             else:

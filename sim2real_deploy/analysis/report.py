@@ -11,7 +11,8 @@ from sim2real_deploy.analysis import sections
 from sim2real_deploy.analysis.adaptation import adaptation
 from sim2real_deploy.analysis.view import TOPICS, View
 from sim2real_deploy.bags import Bag
-from sim2real_deploy.bags.recorded import Recorded
+from sim2real_deploy.bags.recorded import Recorded, Series, joined
+from sim2real_deploy.topics import LOW_STATE, MODE, SAFETY
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -21,10 +22,46 @@ _PAGE = """<!doctype html>
 """
 
 
+PART_S = 1200.0  # what one page shows, and what is held in memory at once
+HELD = (MODE, SAFETY)  # published when they change: what was said last holds on into the next part
+
+
 def write_report(bag: Bag, path: Path) -> Path:
-    recorded = Recorded(bag)
-    view = View(recorded, recorded.load(TOPICS))
-    content = {
+    """One page; of a long run one page for each part, and one that lists them."""
+    spans = bag.parts(PART_S)
+    if len(spans) == 1:
+        recorded = Recorded(bag)
+        _write_view(View(recorded, recorded.load(TOPICS)), bag, path)
+        return path
+    rows: list[tuple[str, ...]] = []
+    held: dict[str, Series] = {}
+    start_ns = spans[0][0]
+    for number, span in enumerate(spans, 1):
+        recorded = Recorded(bag.within(span))
+        series = recorded.load(TOPICS)
+        for name in HELD:
+            known = [part for part in (held.get(name), series.get(name)) if part is not None]
+            if known:
+                series[name] = joined(known)
+                held[name] = series[name].last(span[1])
+        page = path.with_name(f"{path.stem}_{number:02d}{path.suffix}")
+        words = "nothing was recorded"
+        if LOW_STATE in series:
+            words = _write_view(View(recorded, series), bag, page)
+        minutes = [(edge - start_ns) / 60e9 for edge in span]
+        rows.append((f"{minutes[0]:.0f} to {minutes[1]:.0f} min", page.name, words))
+    table = sections.table(("when", "page", "what happened"), rows)
+    text = "This run is long: each part of it has a page of its own, beside this one."
+    whole = asdict(sections.Section("Parts", text, tables=[table]))
+    seconds = (spans[-1][1] - start_ns) / 1e9
+    content = {"duration": seconds, "sections": [whole]}
+    write_page(path, bag.path.resolve().name, f"{seconds / 3600:.1f} hours", content)
+    return path
+
+
+def _write_view(view: View, bag: Bag, path: Path) -> str:
+    """Gives the text of the first section."""
+    content: dict[str, Any] = {
         "duration": view.duration_s,
         "sections": [
             asdict(section)
@@ -33,7 +70,7 @@ def write_report(bag: Bag, path: Path) -> Path:
         ],
     }
     write_page(path, bag.path.resolve().name, view.about(), content)
-    return path
+    return str(content["sections"][0]["text"])
 
 
 def write_page(path: Path, title: str, about: str, content: dict[str, Any]) -> None:

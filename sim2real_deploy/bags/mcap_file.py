@@ -25,6 +25,8 @@ _HEAD = struct.Struct("<BQ")  # opcode, length
 _MESSAGE_HEAD = struct.Struct("<BQH")  # opcode, length, channel
 _MESSAGE_TIMES = struct.Struct("<IQQ")  # sequence, log time, publish time
 _MESSAGE_FIELDS = 2 + _MESSAGE_TIMES.size
+Span = tuple[int, int]  # of log times, ns; the end is not in it
+ALWAYS: Span = (0, 1 << 63)
 _CHUNK = struct.Struct("<QQQII")  # start, end, size, CRC, length of the compression's name
 
 
@@ -57,12 +59,29 @@ class McapFile:
         self.contents = Contents()
         self._scan()
 
-    def messages(self, names: frozenset[str] | None = None) -> Iterator[list[Message]]:
-        """The messages of these topics (None: all), one list per chunk, in the file's order."""
+    def messages(
+        self, names: frozenset[str] | None = None, span: Span = ALWAYS
+    ) -> Iterator[list[Message]]:
+        """The messages of these topics (None: all) and times, one list per chunk, in the file's
+        order. Chunks of other times are not even unpacked."""
         for offset in self.contents.chunks:
+            start_ns, end_ns = self._span_of(offset)
+            if start_ns >= span[1] or end_ns < span[0]:
+                continue
             data = self._chunk(offset)
             if data is not None:
-                yield self._messages_of(data, names)
+                found = self._messages_of(data, names)
+                if start_ns < span[0] or end_ns >= span[1]:
+                    found = [message for message in found if span[0] <= message.log_ns < span[1]]
+                yield found
+
+    def spans(self) -> Iterator[Span]:
+        """First and last time of each chunk, by the chunk's own word."""
+        return map(self._span_of, self.contents.chunks)
+
+    def _span_of(self, offset: int) -> Span:
+        start_ns, end_ns, *_ = _CHUNK.unpack_from(self._bytes, offset + _HEAD.size)
+        return start_ns, end_ns
 
     def _scan(self) -> None:
         found, size, at = self.contents, len(self._bytes), len(MAGIC)

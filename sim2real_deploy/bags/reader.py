@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from copy import copy
+from itertools import pairwise
 from pathlib import Path
 
-from sim2real_deploy.bags.mcap_file import McapFile
+from sim2real_deploy.bags.mcap_file import ALWAYS, McapFile, Span
 from sim2real_deploy.bags.topic import Message, Topic
 from sim2real_deploy.bags.writer import INFORMATION
 from sim2real_deploy.errors import Refusal
@@ -15,6 +17,7 @@ class Bag:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.span: Span = ALWAYS  # what is read of it
         self._files = [McapFile(file) for file in _find_files(path)]
         contents = [file.contents for file in self._files]
         self.topics: dict[str, Topic] = {
@@ -62,11 +65,29 @@ class Bag:
             )
         return topic
 
+    def recorded_span(self) -> Span:
+        """First and last log time of all that is in the file."""
+        spans = [span for file in self._files for span in file.spans() if span[1]]
+        return (min(s for s, _ in spans), max(e for _, e in spans) + 1) if spans else (0, 0)
+
+    def within(self, span: Span) -> "Bag":
+        """The same bag, of which only this time is read."""
+        part = copy(self)
+        part.span = span
+        return part
+
+    def parts(self, longest_s: float) -> list[Span]:
+        """The bag's time in parts of equal length, none longer than this."""
+        start_ns, end_ns = self.recorded_span()
+        count = max(1, -(-(end_ns - start_ns) // round(longest_s * 1e9)))
+        edges = [start_ns + (end_ns - start_ns) * k // count for k in range(count + 1)]
+        return list(pairwise(edges))
+
     def chunks(self, topics: Iterable[Topic] | None = None) -> Iterator[list[Message]]:
         """Messages chunk by chunk, each chunk in time order: memory stays small."""
         names = None if topics is None else frozenset(topic.name for topic in topics)
         for file in self._files:
-            for messages in file.messages(names):
+            for messages in file.messages(names, self.span):
                 messages.sort(key=lambda message: message.log_ns)
                 yield messages
 

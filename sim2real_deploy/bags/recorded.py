@@ -55,6 +55,11 @@ class Series:
     def __len__(self) -> int:
         return len(self.log_ns)
 
+    def last(self, now_ns: int) -> "Series":
+        """The last row, as if it came now."""
+        now = np.array([now_ns], np.int64)
+        return Series(now, now, {name: values[-1:] for name, values in self.columns.items()})
+
 
 class Recorded:
     """One robot's part of a bag, loaded topic by topic on demand."""
@@ -81,7 +86,7 @@ class Recorded:
         for name, messages in plain.items():
             if messages:
                 collected[name].append(_ros_series(topics[name], messages))
-        return {name: _joined(parts) for name, parts in collected.items() if parts}
+        return {name: joined(parts) for name, parts in collected.items() if parts}
 
     def _wire_series(self, name: str, messages: list[Message]) -> Series:
         size = _layout(self.robot, name).size
@@ -154,10 +159,11 @@ def _ros_series(topic: Topic, messages: list[Message]) -> Series:
     return Series(*_times(messages), columns)
 
 
-def _joined(parts: list[Series]) -> Series:
+def joined(parts: list[Series]) -> Series:
+    """One after the other, with the columns that all of them have."""
     if len(parts) == 1:
         return parts[0]
-    names = parts[0].columns.keys()
+    names = [name for name in parts[0].columns if all(name in part for part in parts)]
     return Series(
         np.concatenate([part.log_ns for part in parts]),
         np.concatenate([part.publish_ns for part in parts]),

@@ -27,11 +27,11 @@ from sim2real_deploy.robots import JointCommand, RobotSpec, WholeState
 from sim2real_deploy.runtime import realtime
 from sim2real_deploy.wire import vendor
 from sim2real_deploy.wire.channels import Participant, RawWriter
-from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE, DdsLink
+from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.decoders import StateDecoder
 from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.intake import Intake
-from sim2real_deploy.wire.messages import FAMILIES, Family
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE, Family
 
 INTERFACE = "lo"
 _TICK = struct.Struct("<I")

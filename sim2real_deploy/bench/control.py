@@ -26,10 +26,9 @@ from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.runtime.stalls import STILL_MS, StallWitness
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.domains import free_domain
 from sim2real_deploy.wire.encoders import StateEncoder
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE
 
 READY_S = 60.0
 SETTLE_S = 1.0  # of states before measuring

@@ -21,11 +21,11 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, WholeState, load_robot
 from sim2real_deploy.wire import kernels, vendor
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.dds_link import LOW_STATE, DdsLink
+from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.decoders import StateDecoder
 from sim2real_deploy.wire.domains import free_domain
 from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
-from sim2real_deploy.wire.messages import FAMILIES, REMOTE_BYTES
+from sim2real_deploy.wire.messages import FAMILIES, LOW_STATE, REMOTE_BYTES
 
 RATE_HZ = 500.0
 DISCOVERY_S = 1.0

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from sim2real_deploy.bringup.params_file import check_params_file
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import to_install
 from sim2real_deploy.runtime.world_clock import world_may_wait
@@ -98,7 +97,10 @@ TWIN = (MODEL, INTERFACE, DOMAIN, NAMESPACE, PARAMS_FILE, FLOOR, PRESET, SEED)
 
 def resolve(arguments: tuple[Argument, ...], given: Mapping[str, str]) -> dict[str, str]:
     """Defaults with what was given on top; an unknown name or choice is refused by name."""
-    check_params_file(given.get("params_file", ""))
+    if given.get("params_file"):
+        from sim2real_deploy.bringup.params_file import check_params_file
+
+        check_params_file(given["params_file"])
     known = {argument.name: argument for argument in arguments}
     for name, value in given.items():
         if name not in known:

@@ -190,3 +190,19 @@ def loop(
 
     asked = benchmark.Asked(trials, drake, robots, seeds, steps, wrong, folder)
     raise typer.Exit(conduct("bench loop", partial(benchmark.run, robot, policy, asked), json))
+
+
+@bench.command()
+def soak(
+    json: Json = None,
+    hours: Annotated[float, typer.Option(min=0.05, help="Of simulated walking.")] = 3.0,
+    picture: Annotated[Path | None, typer.Option(help="Draw the curves into this file.")] = None,
+    policy: Policy = "go2_walk",
+    robot: Robot = "go2",
+) -> None:
+    """Hours of walking in lockstep: does memory, disk or the time of a tick grow?"""
+    from sim2real_deploy.bench import soak as benchmark
+    from sim2real_deploy.bench.conduct import conduct
+
+    measure = partial(benchmark.run, robot, policy, hours, picture)
+    raise typer.Exit(conduct("bench soak", measure, json))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-import yaml
 
 from sim2real_deploy.cli import app
 from sim2real_deploy.errors import Refusal
@@ -42,6 +41,8 @@ def _torchscript_sizes(path: Path) -> dict[str, int]:
 
 
 def _answers(pairs: list[str]) -> dict[str, Any]:
+    import yaml
+
     given = {}
     for pair in pairs:
         key, separator, text = pair.partition("=")

@@ -12,8 +12,8 @@ from sim2real_deploy.control.modes import Situation
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.dds_link import LOW_CMD, DdsLink
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.dds_link import DdsLink
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 from sim2real_deploy.wire.rpc import RpcClient, RpcTimeout
 

@@ -22,9 +22,8 @@ from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.faults import Fault
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 from sim2real_deploy.wire.remote import Remote
 

@@ -11,9 +11,8 @@ from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.runtime.realtime import prefer_this_thread
 from sim2real_deploy.safety.supervisor import is_damping
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.decoders import CommandDecoder, StateDecoder
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE
 
 STACK = ("control", "safety")  # how the stack's writers call themselves
 REMEMBERED = 30_000  # a minute at 500 Hz

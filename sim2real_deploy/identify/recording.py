@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
@@ -17,6 +18,8 @@ Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 _LONGEST_GAP = 5  # rows that may be missing before a stretch ends
+LONGEST_S = 900.0  # of a bag that is used: more tells hardly more, and must fit into memory
+GLANCE_S = 10.0  # in the middle of each part, to see how much the robot moves in it
 JOINT_COLUMNS = ("q", "dq", "torque", "target_q", "target_dq", "feed_forward", "kp", "kd")
 
 
@@ -74,9 +77,11 @@ def from_arrays(name: str, robot: RobotSpec, columns: Mapping[str, npt.ArrayLike
 
 
 def from_bag(recorded: Recorded) -> Recording:
-    """The wire of a bag, on the grid of the robot's own clock; lost states are filled in."""
+    """The wire of a bag, on the grid of the robot's own clock; lost states are filled in. Of a
+    long bag it is the quarter of an hour in which the joints moved most."""
     for name in (LOW_STATE, LOW_CMD):
         recorded.bag.require(name)
+    recorded = Recorded(_busiest(recorded.bag))
     loaded = recorded.load((LOW_STATE, LOW_CMD))
     if LOW_STATE not in loaded or LOW_CMD not in loaded:
         raise Refusal(f"{recorded.bag.path}: holds no states or no commands: nothing to identify")
@@ -106,6 +111,20 @@ def from_bag(recorded: Recorded) -> Recording:
     columns["kp"][last < 0] = 0.0
     columns["kd"][last < 0] = 0.0
     return Recording(recorded.bag.path.name, _digest(columns), recorded.robot, columns, fresh)
+
+
+def _busiest(bag: Bag) -> Bag:
+    """The part of a long bag with the fastest joints, at most LONGEST_S of it."""
+    spans = bag.parts(LONGEST_S)
+    if len(spans) == 1:
+        return bag
+    moved = []
+    for span in spans:
+        start_ns = (span[0] + span[1]) // 2
+        glance = Recorded(bag.within((start_ns, start_ns + round(GLANCE_S * 1e9))))
+        states = glance.load((LOW_STATE,)).get(LOW_STATE)
+        moved.append(0.0 if states is None else float(np.abs(states["dq"]).mean()))
+    return bag.within(spans[int(np.argmax(moved))])
 
 
 def smooth(values: Array, half: int = 4) -> Array:

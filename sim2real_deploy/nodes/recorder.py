@@ -28,9 +28,8 @@ from sim2real_deploy.policy.contract import bundle_folder
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.topics import DIAGNOSTICS, SAFETY
 from sim2real_deploy.wire.channels import Participant, RawReader
-from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.libddsc import library
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE
 
 POLL_S = 0.02
 SILENT_S = 5.0  # without a message of any ROS topic: then nothing is recorded

@@ -24,9 +24,9 @@ from sim2real_deploy.safety.inputs import Inputs
 from sim2real_deploy.safety.monitors_state import Posture
 from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.wire.channels import check_middleware
-from sim2real_deploy.wire.dds_link import LOW_CMD, DdsLink
+from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.libddsc import library
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 
 LISTEN_S = 2.0

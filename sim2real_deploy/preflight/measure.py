@@ -18,9 +18,9 @@ import numpy.typing as npt
 from sim2real_deploy.control.stages import stages_up_to
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
-from sim2real_deploy.wire.dds_link import LOW_CMD, DdsLink
+from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.decoders import CommandDecoder
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD
 
 FILE = "measured.json"
 LIMP_RAD = 0.03  # that a hung leg sinks when nothing holds it: within 0.1 s

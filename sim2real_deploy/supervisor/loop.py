@@ -30,8 +30,8 @@ from sim2real_deploy.safety.inputs import Inputs
 from sim2real_deploy.safety.supervisor import Change, CycleResult, Supervisor
 from sim2real_deploy.supervisor.command_watch import CommandWatch
 from sim2real_deploy.supervisor.control_process import ControlProcess
-from sim2real_deploy.wire.dds_link import LOW_CMD, DdsLink
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.dds_link import DdsLink
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD
 
 LOOK_S = 0.004
 REMEMBERED_S = 3.0  # seconds of state kept for the incident file

@@ -21,10 +21,15 @@ from sim2real_deploy.runtime.world_clock import WorldClock
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire import motion_switcher, sport_state
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.decoders import StateDecoder
 from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
-from sim2real_deploy.wire.messages import FAMILIES, SPORT_MODE_STATE, WIRELESS_CONTROLLER
+from sim2real_deploy.wire.messages import (
+    FAMILIES,
+    LOW_CMD,
+    LOW_STATE,
+    SPORT_MODE_STATE,
+    WIRELESS_CONTROLLER,
+)
 from sim2real_deploy.wire.rpc import RpcServer
 
 Result = TypeVar("Result")

@@ -9,10 +9,7 @@ from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.intake import Intake
 from sim2real_deploy.wire.link import LinkCounters, Writer
-from sim2real_deploy.wire.messages import FAMILIES
-
-LOW_STATE = "rt/lowstate"
-LOW_CMD = "rt/lowcmd"
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE
 
 
 class DdsLink:

@@ -9,6 +9,7 @@ from sim2real_deploy.wire.layout import Layout, Member
 
 U8, I16, U16, I32, U32, F32 = "u1", "<i2", "<u2", "<i4", "<u4", "<f4"
 REMOTE_BYTES = 40
+LOW_STATE, LOW_CMD = "rt/lowstate", "rt/lowcmd"  # topics
 # Fields by their names in the messages, in the order in which this package speaks of them.
 PD = ("q", "dq", "tau", "kp", "kd")
 MOTION = ("q", "dq", "ddq", "tau_est")

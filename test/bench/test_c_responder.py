@@ -13,11 +13,10 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.decoders import CommandDecoder
 from sim2real_deploy.wire.domains import free_domain
 from sim2real_deploy.wire.encoders import StateEncoder
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE
 
 
 @pytest.mark.parametrize("structure", c_responder.STRUCTURES)

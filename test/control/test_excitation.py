@@ -59,8 +59,10 @@ def test_it_objects_in_words(wrong: dict[str, Any], words: str) -> None:
     zero = np.zeros(12, np.float32)
     start = JointCommand(zero, zero, zero, zero, zero)
     excitation = Excitation(start, protocol(25.0, 0.5), SPEC, 0)
-    state = decode(twin().advance(None))
-    calm = replace(state.whole(), foot_force=np.zeros(4, np.int16), gyroscope=np.zeros(3, np.float32))
+    state = decode(twin().advance(None)).whole()
+    calm = replace(
+        state.whole(), foot_force=np.zeros(4, np.int16), gyroscope=np.zeros(3, np.float32)
+    )
     assert words in excitation.objection(replace(calm, **wrong))
     assert bool(excitation.objection(replace(calm, **wrong))) is bool(words)
 

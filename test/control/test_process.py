@@ -13,9 +13,8 @@ import pytest
 
 from sim2real_deploy.robots import JointCommand, load_robot
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.dds_link import LOW_CMD
 from sim2real_deploy.wire.decoders import CommandDecoder
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD
 from sim2real_deploy.wire.remote import Remote
 from support.places import SUPPORT
 from support.policy_samples import PLAIN_TERMS, contract_for, write_bundle

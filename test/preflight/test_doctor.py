@@ -16,9 +16,8 @@ from sim2real_deploy.preflight import doctor
 from sim2real_deploy.preflight.doctor import Finding, Health, Patient, examine
 from sim2real_deploy.robots import JointCommand, load_robot
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.dds_link import LOW_CMD
 from sim2real_deploy.wire.encoders import CommandEncoder
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD
 from support.safety_robot import WireRobot
 
 assert doctor_verb

@@ -8,10 +8,9 @@ from typing import Any
 from sim2real_deploy.runtime.realtime import prefer_this_thread
 from sim2real_deploy.safety.supervisor import is_damping
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE
 from sim2real_deploy.wire.decoders import CommandDecoder
 from sim2real_deploy.wire.encoders import StateEncoder
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE
 from support.safety_world import GO2, healthy_state
 
 

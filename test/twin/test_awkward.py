@@ -13,8 +13,8 @@ from sim2real_deploy.twin.requests import parse
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.twin.sport import folded_pose
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.dds_link import LOW_CMD, DdsLink
-from sim2real_deploy.wire.messages import GO_LOW_CMD
+from sim2real_deploy.wire.dds_link import DdsLink
+from sim2real_deploy.wire.messages import GO_LOW_CMD, LOW_CMD
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 from sim2real_deploy.wire.remote import Remote
 from support.twin_support import ROBOT, command, decode, twin

@@ -10,11 +10,11 @@ import pytest
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec
 from sim2real_deploy.wire.channels import Participant
-from sim2real_deploy.wire.dds_link import LOW_CMD, LOW_STATE, DdsLink
+from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.decoders import CommandDecoder
 from sim2real_deploy.wire.in_process import InProcessLink
 from sim2real_deploy.wire.link import Link
-from sim2real_deploy.wire.messages import FAMILIES
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE
 from support.wire_support import free_domain, robot, state_sample
 
 
