@@ -206,3 +206,17 @@ def soak(
 
     measure = partial(benchmark.run, robot, policy, hours, picture)
     raise typer.Exit(conduct("bench soak", measure, json))
+
+
+@bench.command()
+def scale(
+    bag: Annotated[Path, typer.Argument(help="A bag of this stack's recorder, with a walk in it.")],
+    minutes: Annotated[list[float] | None, typer.Option(help="Lengths; again for more.")] = None,
+    json: Json = None,
+) -> None:
+    """Report, replay, identify and export of longer and longer bags: time and memory."""
+    from sim2real_deploy.bench import scale as benchmark
+    from sim2real_deploy.bench.conduct import conduct
+
+    measure = partial(benchmark.run, bag, minutes or [1.0, 10.0, 100.0])
+    raise typer.Exit(conduct("bench scale", measure, json))
