@@ -77,21 +77,24 @@ def import_(
 
     What a source leaves open and `--set` answers:
 
-    unitree_rl_lab, unitree_rl_mjlab (deploy.yaml), Isaac Lab (params/env.yaml): nothing.
+    unitree_rl_lab, unitree_rl_mjlab (deploy.yaml), Isaac Lab (params/env.yaml): nothing; where
+    deploy.yaml and the network's metadata disagree, trust (network or file).
 
     Isaac Lab (IO_descriptors.yaml): command_ranges; kp, kd of explicit actuators.
 
     mjlab (ONNX metadata): rate_hz, scales, command_ranges, gait_period; mjlab's own unless given.
 
-    rl_sar: command_ranges (its sticks, -1 to 1, unless given); older files also joints,
-    default_position, rate_hz.
+    rl_sar: command_ranges (its sticks, -1 to 1, unless given); older files also newest (first,
+    last), joints, default_position, rate_hz.
 
     legged_gym and forks: terms (unitree, himloco, genesis, mjlab or a list), newest (first, last),
-    joints (sdk, gym, isaac or names), gait_period, command_ranges.
+    layout (by_frame, by_term), joints (sdk, gym, isaac or names), rate_hz, gait_period,
+    command_ranges.
 
     holosoma: default_position, for a robot whose file has no such pose.
 
-    Anything else: write a policy.yaml with `sim2real policy new`.
+    A network alone: write a policy.yaml with `sim2real policy new`, with `--like PROJECT` where it
+    was trained with that project's stock task.
     """
     from sim2real_deploy.policy.importers.assemble import import_policy
     from sim2real_deploy.policy.importers.draft import Answers

@@ -123,7 +123,9 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         joints = answers.order("joints", ("gym", "sdk", "isaac"), orders)
         if "joints" in orders:
             assumed.append("joints in the order of Unitree's MuJoCo models (--set joints=...)")
-    rate = gym.rate_hz or answers.require(file, {"rate_hz": "how often the policy runs"})["rate_hz"]
+    rate = answers.optional("rate_hz", gym.rate_hz)
+    if rate is None:
+        rate = answers.require(file, {"rate_hz": "how often the policy runs"})["rate_hz"]
     default, kp, kd = (
         _in_policy_order(spread(values, count, f"{file}: {field}"), gym, file)
         for field, values in (
@@ -246,7 +248,8 @@ def _order(
         hint = (
             f"what the {frame} numbers of one frame are, in order: a list such as [base_lin_vel, "
             "base_ang_vel, projected_gravity, velocity_command, joint_pos_rel, joint_vel, "
-            "last_action, foot_contacts]"
+            "last_action, foot_contacts]; where terms need parameters (a gait clock, extra "
+            "commands) write a policy.yaml instead: sim2real policy new"
         )
         return term_order(answers.require(file, {"terms": hint})["terms"], "--set terms")
     # Who stacks frames by `frame_stack`, or six of them, is known for an order of its own.
