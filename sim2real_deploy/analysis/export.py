@@ -11,7 +11,7 @@ from sim2real_deploy.bags.recorded import Recorded, Series
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import to_install
 
-PART_S = 600.0  # what is held in memory at once
+PART_S = 240.0  # what is held in memory at once
 
 
 def export(bag: Bag, folder: Path, form: str) -> list[Path]:

@@ -22,7 +22,7 @@ _PAGE = """<!doctype html>
 """
 
 
-PART_S = 1200.0  # what one page shows, and what is held in memory at once
+PART_S = 600.0  # what one page shows, and what is held in memory at once
 HELD = (MODE, SAFETY)  # published when they change: what was said last holds on into the next part
 
 

@@ -18,7 +18,7 @@ Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 _LONGEST_GAP = 5  # rows that may be missing before a stretch ends
-LONGEST_S = 900.0  # of a bag that is used: more tells hardly more, and must fit into memory
+LONGEST_S = 600.0  # of a bag that is used: more tells hardly more, and must fit into memory
 GLANCE_S = 10.0  # in the middle of each part, to see how much the robot moves in it
 JOINT_COLUMNS = ("q", "dq", "torque", "target_q", "target_dq", "feed_forward", "kp", "kd")
 
@@ -78,7 +78,7 @@ def from_arrays(name: str, robot: RobotSpec, columns: Mapping[str, npt.ArrayLike
 
 def from_bag(recorded: Recorded) -> Recording:
     """The wire of a bag, on the grid of the robot's own clock; lost states are filled in. Of a
-    long bag it is the quarter of an hour in which the joints moved most."""
+    long bag it is the ten minutes in which the joints moved most."""
     for name in (LOW_STATE, LOW_CMD):
         recorded.bag.require(name)
     recorded = Recorded(_busiest(recorded.bag))
