@@ -10,7 +10,8 @@ MODE = "control/mode"
 LEASE = "control/lease"  # who commands the velocity now
 STATISTICS = "control/stats"
 ADAPTATION = "control/adaptation"
-OBSERVATION = "policy/observation"
+POLICY = "control/policy"  # the name of the active one
+OBSERVATION = "policy/observation"  # of the first policy; of others see `observation`
 ACTION = "policy/action"
 COMMAND_ASKED = "command/asked"
 COMMAND_SENT = "command/sent"
@@ -59,6 +60,31 @@ def service(robot: str, request: str) -> str:
 def is_typed(topic: str, namespace: str) -> bool:
     """Whether a full name is one of the typed topics of this namespace."""
     return topic.startswith(f"{namespace.rstrip('/')}/typed/")
+
+
+def part(policy: str, place: int) -> str:
+    """In the names of a policy's topics: nothing for the first one of the list, else its name."""
+    return f"{word(policy)}/" if place else ""
+
+
+def observation(policy: str, place: int) -> str:
+    """What this policy saw; `place` is its place in the list of policies."""
+    return f"policy/{part(policy, place)}observation"
+
+
+def action(policy: str, place: int) -> str:
+    return f"policy/{part(policy, place)}action"
+
+
+def switch_to(policy: str) -> str:
+    """The request for this policy, as `service` takes it."""
+    return f"switch_to/{word(policy)}"
+
+
+def word(name: str) -> str:
+    """A name as a part of a ROS name: letters, digits and underscores."""
+    plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+    return plain if plain[:1].isalpha() else f"p_{plain}"
 
 
 def extra(name: str) -> str:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.mcap_file import ALWAYS, Span
 from sim2real_deploy.bags.recorded import Recorded, Series, labelled
+from sim2real_deploy.bags.runs import attached
 from sim2real_deploy.checks import Check
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
@@ -156,7 +157,12 @@ def recorded_steps(recorded: Recorded, core: Span = ALWAYS) -> Steps | None:
 
 
 def replay_policy(recorded: Recorded, other: Bundle | None = None) -> PolicyReplay:
-    """Through the bag's own policy, or through another one at the same states; part by part."""
+    """Through the bag's own policy, or through another one at the same states; part by part. A run
+    of several policies is replayed as one, and another is compared with the one that started."""
+    if other is None and attached("policy.onnx", 1) in recorded.bag.attachments:
+        from sim2real_deploy.analysis.switched_replay import replay_switched
+
+        return replay_switched(recorded)
     start = time.perf_counter()
     own = bundle_of(recorded.bag, recorded.robot)
     run = _Run(recorded, own, other or own)

@@ -15,7 +15,7 @@ from sim2real_deploy.bags.cdr import texts
 from sim2real_deploy.bags.recorded import labelled
 from sim2real_deploy.bags.recording import COUNTS
 from sim2real_deploy.control.limits import Limit
-from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.control.modes import POLICY_MODES, Mode
 from sim2real_deploy.safety.thermal import HeatPredictor
 from sim2real_deploy.topics import MODE, OBSERVATION, ODOMETRY, SAFETY, TRUTH
 
@@ -93,6 +93,10 @@ def timeline(view: View) -> Section:
         modes = []
     rows.append(("mode", modes))
     events += [[start, "mode", name] for start, _, name in modes]
+    policies = _policies(view)
+    if policies:
+        rows.append(("policy", policies))
+        events += [[start, "policy", name] for start, _, name in policies if name]
     if SAFETY in view.series:
         safety = view.series[SAFETY]
         seconds = view.seconds(safety)
@@ -107,6 +111,17 @@ def timeline(view: View) -> Section:
         [table(("s", "", "what"), events[:200])],
         [bands("modes and safety", rows, MODE_COLORS | LEVEL_COLORS)],
     )
+
+
+def _policies(view: View) -> list[tuple[float, float, str]]:
+    """Which policy walked when, where more than one was loaded."""
+    names = view.bag.information.get("policies", "").split(",")
+    if len(names) < 2 or "policy" not in view.ticks:
+        return []
+    ticks = view.ticks
+    walks = np.isin(ticks["mode"], POLICY_MODES)
+    said = np.where(walks, np.array(names)[ticks["policy"].astype(int)], "")
+    return spans(ticks["seconds"], said, float(ticks["seconds"][-1]))
 
 
 def velocity(view: View) -> Section | None:

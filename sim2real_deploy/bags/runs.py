@@ -18,6 +18,11 @@ def new_run(root: Path, label: str) -> Path:
     return path
 
 
+def attached(file: str, place: int) -> str:
+    """The name under which a file of the policy at this place of the list is in the bag."""
+    return f"policies/{place}/{file}" if place else file
+
+
 def pin(run: Path, reason: str) -> None:
     """Keep this run whatever the quota says; the file says why."""
     with (run / PIN).open("a", encoding="utf-8") as stream:

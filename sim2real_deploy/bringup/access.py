@@ -11,15 +11,15 @@ from xml.etree import ElementTree
 from sim2real_deploy import topics
 
 STATES = (
-    topics.TICKS, topics.MODE, topics.LEASE, topics.STATISTICS, topics.ADAPTATION,
-    topics.OBSERVATION, topics.ACTION, topics.COMMAND_ASKED, topics.COMMAND_SENT,
+    topics.TICKS, topics.MODE, topics.POLICY, topics.LEASE, topics.STATISTICS, topics.ADAPTATION,
+    topics.OBSERVATION, topics.ACTION, "policy/*", topics.COMMAND_ASKED, topics.COMMAND_SENT,
     topics.COMMAND_LIMITS, topics.JOINTS, topics.IMU, topics.BATTERY, topics.TEMPERATURES,
     topics.FOOT_FORCES, topics.ODOMETRY, topics.REMOTE, topics.DIAGNOSTICS,
     topics.DESCRIPTION, topics.TRANSFORMS, topics.TYPED_TICKS, topics.TYPED_LIMITS,
     topics.TYPED_POLICY_STEP, topics.TYPED_MODE, topics.TYPED_LEASE,
 )  # fmt: skip
-SHOWN = (topics.MODE, topics.SAFETY, topics.RUN, topics.STATISTICS)
-MODES = ("stand", "walk", "sit", "damp", "recover", "excite")
+SHOWN = (topics.MODE, topics.POLICY, topics.SAFETY, topics.RUN, topics.STATISTICS)
+MODES = ("stand", "walk", "sit", "damp", "recover", "excite", "switch", "switch_to/*")
 
 
 @dataclass(frozen=True, slots=True)

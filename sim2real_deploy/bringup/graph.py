@@ -7,12 +7,13 @@ twin goes last.
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import to_install
+from sim2real_deploy.policy.contract import listed
 from sim2real_deploy.runtime.world_clock import world_may_wait
 from sim2real_deploy.topics import ODOMETRY, TRUTH
 
@@ -63,6 +64,8 @@ GO2_WALK = (
     INTERFACE,
     DOMAIN,
     Argument("policy", "go2_walk", "Policy bundle: a name in policies/, or a folder."),
+    Argument("policies", "", "Several instead, as go2_walk,go2_rough: the first one starts."),
+    Argument("fallback", "", "The one of them that takes over when the active one is astray."),
     Argument("stage", "tether", "How far it may go: a stage in config/stages.yaml."),
     Argument("adaptation", "none", "What it corrects while walking, if the stage allows.", ADAPTS),
     Argument("last_run", "", "Real, stages rise: the run one stage below; else found in runs."),
@@ -70,6 +73,8 @@ GO2_WALK = (
     Argument("record", "true", "Record everything into a bag; a real robot asks for it.", YES_NO),
     Argument("odom_source", "legs", "legs, or the topic of another program's Odometry."),
     Argument("dead_man", "", "Button of the remote to be held while it walks (R1, L1, ...)."),
+    Argument("remote", "unitree", "What the robot's remote means: a file in config/pads."),
+    Argument("gamepad", "xbox", "What a gamepad on `joy` means: a file in config/pads."),
     DASHBOARD,
     Argument("runs", "runs", "Folder that each run's bag and reports go into."),
     NAMESPACE,
@@ -134,21 +139,25 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
     wire = _wire(values)
     twin = not real and not foreign
     world = {**wire, "clock": _clock() if twin else ""}
-    stage, policy, runs = ({name: values[name]} for name in ("stage", "policy", "runs"))
+    stage, runs = {"stage": values["stage"]}, {"runs": values["runs"]}
+    policy = {"policy": ",".join(_policies(values))}
     processes = [_twin(values, world)] if twin else []
     if values["record"] == "true":
-        label = {"label": Path(values["policy"]).name}
+        label = {"label": Path(next(iter(_policies(values)), "run")).name}
         recorder = {**wire, **stage, **policy, **runs, **label, "real": real}
         processes.append(Process("recorder", recorder, respawn=True))
     who: dict[str, Value] = {"real": real, "foreign_simulator": foreign}
     watch = {**world, **stage, **runs, **who, "recorded": real, "dead_man": values["dead_man"]}
     processes.append(Process("safety_supervisor", watch, essential=True))
     cleared = {name: values[name] for name in ("runs", "last_run", "ungated") if real}
-    control = {**world, **stage, **policy, **who, **cleared, "adaptation": values["adaptation"]}
-    control["odom_source"] = values["odom_source"]
+    names = ("adaptation", "fallback", "remote", "gamepad", "odom_source")
+    chosen = {name: values[name] for name in names}
+    control = {**world, **stage, **policy, **who, **cleared, **chosen}
     processes.append(Process("control", control, essential=True))
     if values["dashboard"] == "true":
-        processes.append(_dashboard(values["model"], values["stage"], real))
+        page = _dashboard(values["model"], values["stage"], real)
+        shown = {**page.parameters, **policy}
+        processes.append(replace(page, parameters=shown))
     return tuple(processes)
 
 
@@ -179,14 +188,20 @@ def twin_alone(values: Mapping[str, str]) -> tuple[Process, ...]:
 def _check_clearance(values: Mapping[str, str]) -> None:
     from sim2real_deploy.gate.clearance import check_clearance
 
-    check_clearance(
-        values["policy"],
-        values["model"],
-        values["stage"],
-        Path(values["runs"]),
-        values["last_run"],
-        values["ungated"],
-    )
+    for policy in _policies(values) or ("",):
+        check_clearance(
+            policy,
+            values["model"],
+            values["stage"],
+            Path(values["runs"]),
+            values["last_run"],
+            values["ungated"],
+        )
+
+
+def _policies(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Those that are loaded, the one that starts first."""
+    return listed(values["policies"] or values["policy"])
 
 
 def _check_adaptation(values: Mapping[str, str]) -> None:

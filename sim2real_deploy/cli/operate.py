@@ -1,9 +1,10 @@
-"""`sim2real estop|stop|reset|stand|walk|sit|damp|status`: the stack's services, without `ros2`."""
+"""`sim2real estop|stop|reset|stand|walk|sit|damp|switch|status`: the services, without `ros2`."""
 
 from collections.abc import Callable
 
 import typer
 
+from sim2real_deploy import topics
 from sim2real_deploy.bringup.graph import Process
 from sim2real_deploy.bringup.node_process import become
 from sim2real_deploy.cli import app
@@ -30,6 +31,17 @@ def _verb(name: str) -> Callable[[str, str], None]:
 
 for _name, _words in VERBS.items():
     app.command(_name, help=_words)(_verb(_name))
+
+
+@app.command("switch")
+def switch(
+    policy: str = typer.Argument("", help="Its name; the next one of the list when left out."),
+    robot: str = ROBOT,
+    namespace: str = NAMESPACE,
+) -> None:
+    """Change over to another of the loaded policies, walking or not."""
+    service = topics.switch_to(policy) if policy else "switch"
+    become(Process("call", {"robot": robot, "service": service}), namespace)
 
 
 @app.command("status")

@@ -12,11 +12,14 @@ import numpy as np
 from sim2real_deploy.control import excitation, trajectory
 from sim2real_deploy.control.adaptation import Adaptation
 from sim2real_deploy.control.get_up import TORQUE_SHARE, GaveUpError, GetUp
+from sim2real_deploy.control.hand_over import HandOver, command_of
 from sim2real_deploy.control.limits import Limiter
 from sim2real_deploy.control.modes import POLICY_MODES, Decision, Event, Mode, Situation, decide
+from sim2real_deploy.control.repertoire import BLEND_S, LEAD_S, TAKE_OVER_S, Repertoire
 from sim2real_deploy.control.stages import Stage
 from sim2real_deploy.control.trajectory import Trajectory
 from sim2real_deploy.control.velocity_command import VelocityCommand
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.robots.odometry import LegOdometry
@@ -24,6 +27,7 @@ from sim2real_deploy.safety.chain import Stop, Verdict
 
 STATE_TIMEOUT_NS = 100_000_000
 UPRIGHT = 0.7  # cosine of the tilt: 45 degrees
+LEVEL = 0.9  # likewise: 26 degrees
 HAND_OVER_S = 0.4  # from standing to the policy's own targets and gains
 AT_REST_NS = 300_000_000  # with no velocity commanded, before it sits down: a gait must settle
 SLOWED_NS = 1_200_000_000  # at most; then it sits down however fast it is
@@ -42,13 +46,15 @@ class Controller:
         self,
         spec: RobotSpec,
         stage: Stage,
-        policy: Policy | None,
+        policies: Policy | Repertoire | None,
         adaptation: Adaptation | None = None,
     ) -> None:
         self.spec = spec
-        self.policy = policy
+        self.repertoire = Repertoire.of(policies)
+        self.policy = policy = self.repertoire.policy  # the one that walks
         self.adaptation = adaptation
-        self._odometry = None if policy is None else policy.odometry
+        odometries = (known.odometry for known in self.repertoire.policies)
+        self._odometry = next((odometry for odometry in odometries if odometry), None)
         self.period_ns = round(1e9 / spec.wire.rate_hz)
         self.mode = Mode.PASSIVE
         self.reason = ""  # why this mode, for a person
@@ -61,7 +67,8 @@ class Controller:
         self.asked_block = np.zeros((5, spec.joint_count), np.float32)
         self.asked = JointCommand.of_block(self.asked_block)
         self.state: RobotState | None = None  # the one this tick works with
-        self.policy_stepped = False
+        self.policy_stepped = 0  # bits of the policies that stepped in this tick, by their place
+        self.switched = ""  # why the active policy is not the first one, for a person
         self.stepped_ns = 0  # when it last did, by this computer's clock
         self.policy_failed = False
         self.policy_late = 0  # steps that came more than one of the policy's periods too late
@@ -74,18 +81,39 @@ class Controller:
         self.excitation = excitation.protocol(float(kp), float(kd))
         self._movement: Trajectory | excitation.Excitation | None = None
         self._get_up: GetUp | None = None
-        self._handed_over: JointCommand | None = None  # what the policy's commands begin with
-        self._walking_since_ns = 0
+        self._handed_over: HandOver | None = None  # on the way to the policy's own commands
         self._slowing_since_ns = 0
         self._moving_ns = 0  # when a velocity was last commanded
         self._reach_until_ns: int | None = None  # a movement has ended; its joints may be late
         self._policy_due_ns = 0
-        self._surprise: float | None = 0.0  # None: not computed yet for this step
 
     def request(self, event: Event, now_ns: int) -> Decision:
         """Somebody asks for a mode; judged by what the last tick saw."""
         self._look(self.situation, now_ns)
         return self._event(event, now_ns, f"asked to {event.value}")
+
+    def switch(self, name: str, now_ns: int) -> Decision:
+        """Somebody asks for another policy, by its name or "" for the next one. In walking both
+        run until the new one has taken over; else it walks from the next time on."""
+        self._look(self.situation, now_ns)
+        repertoire = self.repertoire
+        try:
+            index = repertoire.find(name or repertoire.after())
+        except Refusal as refusal:
+            return Decision(False, self.mode, f"cannot switch: {refusal}")
+        decision = decide(self.mode, Event.SWITCH, self.situation)
+        if not decision.accepted or index == repertoire.active:
+            words = f"{repertoire.name} is active already" if decision.accepted else decision.words
+            return replace(decision, words=words)
+        if self.mode is WALKING:
+            before = repertoire.active
+            repertoire.pass_to(index)
+            old = command_of(repertoire.policies[before])
+            self._handed_over = HandOver(old, now_ns + round(LEAD_S * 1e9), BLEND_S)
+        else:
+            repertoire.choose(index)
+        self._activate("asked for")
+        return replace(decision, words=f"{decision.words} with {repertoire.name}")
 
     def foresee(self, event: Event, now_ns: int) -> Decision:
         """What `request` would say if the wire were ours; nothing changes."""
@@ -97,6 +125,10 @@ class Controller:
         now.fresh = self._is_fresh(now_ns)
         now.upright = self.state is not None and _is_upright(self.state)
         now.wished = self._wished(now_ns)
+        now.level = self.state is not None and _is_upright(self.state, LEVEL)
+        now.switching = self._handed_over is not None
+        joints = zip(self.spec.joint_names, self.limiter.acted, strict=True)
+        now.limited = ", ".join(name for name, acted in joints if acted)
 
     def step(self, state: RobotState | None, now_ns: int, verdict: Verdict) -> JointCommand | None:
         """One tick: the command to send, or None while the wire is not ours."""
@@ -104,7 +136,7 @@ class Controller:
             self.state = state
             if self._odometry is not None:
                 self._update_odometry(self._odometry, now_ns)
-        self.policy_stepped = False
+        self.policy_stepped = 0
         self.observe_ns = self.infer_ns = 0
         self.limiter.rest()
         self.situation.verdict = verdict
@@ -133,10 +165,8 @@ class Controller:
 
     @property
     def surprise(self) -> float:
-        """The policy's surprise in its last step, computed on demand so that no command waits."""
-        if self._surprise is None:
-            self._surprise = 0.0 if self.policy is None else self.policy.surprise()
-        return self._surprise
+        """How far from its training the policy was in its last step."""
+        return self.repertoire.surprise
 
     @property
     def adaptation_strain(self) -> float:
@@ -155,7 +185,7 @@ class Controller:
             return
         if now_ns + 1.5 * self.period_ns >= self._policy_due_ns:
             try:
-                self.policy.rehearse()
+                self.repertoire.rehearse()
             except Exception as error:  # it would fail in the next tick, too
                 self.policy_failed = True
                 self.fail(f"{type(error).__name__}: {error}", now_ns)
@@ -221,10 +251,10 @@ class Controller:
         elif self.mode is Mode.EXCITING:
             self._movement = excitation.Excitation(held, self.excitation, self.spec, now_ns)
         elif self.mode is WALKING and self.policy is not None:
-            self.policy.reset()
+            self.repertoire.begin()
             self.velocity.halt()
-            self._handed_over = held.copy()
-            self._walking_since_ns, self._policy_due_ns = now_ns, 0
+            self._handed_over = HandOver(held.copy(), now_ns, HAND_OVER_S)
+            self._policy_due_ns = 0
             if self.adaptation is not None:
                 self.adaptation.begin()
         elif self.mode is SLOWING_DOWN:
@@ -291,24 +321,31 @@ class Controller:
 
     def _walk(self, now_ns: int) -> None:
         """Write what the policy wants into `asked`."""
+        if now_ns + self.period_ns // 2 >= self._policy_due_ns:
+            self._step_policies(now_ns)
         policy = self.policy
         assert policy is not None
-        if now_ns + self.period_ns // 2 >= self._policy_due_ns:
-            self._step_policy(policy, now_ns)
-        if self._handed_over is None:
-            if self.policy_stepped:
-                self.asked.q[:] = policy.target
-            self._adapt(policy)
+        if self._handed_over is not None:
+            self._pass_over(self._handed_over, policy, now_ns)
             return
-        share = (now_ns - self._walking_since_ns) / (HAND_OVER_S * 1e9)
-        asked, before, x = self.asked, self._handed_over, trajectory.smooth(share)
-        if share >= 1.0:
+        if self.policy_stepped:
+            self.asked.q[:] = policy.target
+        self._adapt(policy)
+
+    def _pass_over(self, pending: HandOver, policy: Policy, now_ns: int) -> None:
+        """Write the command on the way to the policy's own. Adaptation goes on where it was on
+        already."""
+        done = pending.fill(policy, now_ns, self.asked)
+        adaptation, asked = self.adaptation, self.asked
+        if adaptation is not None and self.repertoire.outgoing is not None:
+            assert self.state is not None
+            adaptation.step(self.state, self.situation.verdict.may_adapt)
+            np.multiply(asked.kp, adaptation.gain, asked.kp)
+            np.multiply(asked.kd, adaptation.gain, asked.kd)
+            np.copyto(asked.torque, adaptation.torque)
+        if done:
             self._handed_over = None
-        trajectory.mix(before.q, policy.target, x, asked.q)
-        trajectory.mix(before.kp, policy.kp, x, asked.kp)
-        trajectory.mix(before.kd, policy.kd, x, asked.kd)
-        asked.dq.fill(0.0)
-        asked.torque.fill(0.0)
+            self.repertoire.settle()
 
     def _adapt(self, policy: Policy) -> None:
         """Write this tick's corrections into `asked`."""
@@ -320,19 +357,34 @@ class Controller:
         np.multiply(policy.kd, adaptation.gain, asked.kd)
         np.copyto(asked.torque, adaptation.torque)
 
-    def _step_policy(self, policy: Policy, now_ns: int) -> None:
+    def _activate(self, why: str) -> None:
+        """The active policy of the repertoire walks from here on."""
+        self.policy = self.repertoire.policy
+        self.switched = why
+
+    def _step_policies(self, now_ns: int) -> None:
         assert self.state is not None
-        period_ns = round(1e9 / policy.contract.rate_hz)
+        assert self.policy is not None
+        period_ns = round(1e9 / self.policy.contract.rate_hz)
         behind = now_ns - self._policy_due_ns > period_ns
         self.policy_late += behind and self._policy_due_ns > 0
         self._policy_due_ns = (now_ns if behind else self._policy_due_ns) + period_ns
-        self.stepped_ns = start = time.monotonic_ns()
-        policy.observe(self.state, self.velocity.shape(now_ns))
-        seen = time.monotonic_ns()
-        policy.infer()
-        self.observe_ns, self.infer_ns = seen - start, time.monotonic_ns() - seen
-        self.policy_stepped = True
-        self._surprise = None
+        self.stepped_ns = time.monotonic_ns()
+        repertoire = self.repertoire
+        astray = repertoire.step(self.state, self.velocity.shape(now_ns), now_ns)
+        self.observe_ns, self.infer_ns = repertoire.observe_ns, repertoire.infer_ns
+        self.policy_stepped = repertoire.stepped
+        if astray:
+            self._fall_back(astray, now_ns)
+
+    def _fall_back(self, why: str, now_ns: int) -> None:
+        """Leave the active policy, beginning with the last command that was sent. One that has
+        not run meanwhile steps in the next tick."""
+        left, runs = self.repertoire.name, self.repertoire.outgoing is not None
+        self.repertoire.fall_back()
+        self._handed_over = HandOver(self.limiter.sent.copy(), now_ns, TAKE_OVER_S)
+        self._policy_due_ns *= runs
+        self._activate(f"in place of {left}: {why}")
 
     def _limit(self, now_ns: int, torque_fraction: float) -> JointCommand | None:
         assert self.state is not None
@@ -349,6 +401,6 @@ class Controller:
         return sent
 
 
-def _is_upright(state: RobotState) -> bool:
+def _is_upright(state: RobotState, least: float = UPRIGHT) -> bool:
     _, x, y, _ = state.attitude()
-    return 1.0 - 2.0 * (x * x + y * y) > UPRIGHT
+    return 1.0 - 2.0 * (x * x + y * y) > least

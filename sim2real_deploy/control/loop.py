@@ -6,8 +6,10 @@ silent the loop ticks by absolute deadlines, so that safety's orders are still o
 
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
 from threading import Event as ThreadEvent
 
 from sim2real_deploy.control.controller import Controller
@@ -21,6 +23,7 @@ PATIENCE = 2.5  # periods without a state before the loop ticks by itself
 LAST_DAMPING = 25  # commands sent on the way out: one might get lost
 SIT_S = 6.0  # the longest that slowing down and sitting down take on the way out
 REQUEST_TIMEOUT_S = 1.0
+SWITCH_PATIENCE_S = 0.2
 
 
 class ControlLoop:
@@ -32,7 +35,7 @@ class ControlLoop:
         self.supervision = supervision
         self.ticks = TickRing(controller)
         self.misses = 0
-        self._requests: deque[tuple[Event, Future[Decision]]] = deque()
+        self._requests: deque[tuple[Callable[[int], Decision], Future[Decision]]] = deque()
         self._last_ns: int | None = None
         self._counters = link.counters
         self._not_finite = link.counters.not_finite
@@ -41,8 +44,23 @@ class ControlLoop:
 
     def request(self, event: Event) -> Decision:
         """Ask for a mode from another thread and wait for the loop's decision."""
+        return self._decide(partial(self.controller.request, event))
+
+    def switch(self, policy: str) -> Decision:
+        """Likewise, for another policy: its name, or "" for the next one. A limit that acts for a
+        moment, as they do in any gait, is waited for."""
+        decision = self._decide(partial(self.controller.switch, policy))
+        due_s = time.monotonic() + SWITCH_PATIENCE_S
+        while not decision.accepted and self.controller.situation.limited:
+            if time.monotonic() > due_s:
+                break
+            time.sleep(self.controller.period_ns / 1e9)
+            decision = self._decide(partial(self.controller.switch, policy))
+        return decision
+
+    def _decide(self, request: Callable[[int], Decision]) -> Decision:
         future: Future[Decision] = Future()
-        self._requests.append((event, future))
+        self._requests.append((request, future))
         try:
             return future.result(REQUEST_TIMEOUT_S)
         except FutureTimeout:
@@ -108,9 +126,9 @@ class ControlLoop:
         supervision.answer(controller, now_ns, self.ticks.written, self.misses)
         controller.rehearse(now_ns)
         while self._requests:
-            event, future = self._requests.popleft()
+            request, future = self._requests.popleft()
             if future.set_running_or_notify_cancel():
-                future.set_result(controller.request(event, now_ns))
+                future.set_result(request(now_ns))
 
     def _leave(self) -> None:
         """Damp, if the wire is ours: a robot that somebody else moves is left to them."""

@@ -28,7 +28,7 @@ class Mode(IntEnum):
 
 
 class Event(Enum):
-    """The first six are what a person may ask for."""
+    """The first seven are what a person may ask for."""
 
     STAND = "stand"
     WALK = "walk"
@@ -36,14 +36,30 @@ class Event(Enum):
     DAMP = "damp"
     RECOVER = "recover"
     EXCITE = "excite"
+    SWITCH = "switch"  # to another policy; the mode stays
     DONE = "done"  # the movement of this mode has ended
     STOP = "stop"  # safety: sit, then damp
     ESTOP = "estop"  # safety, or a fault of our own: damp now
 
 
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody asks for; SWITCH names a policy, or "" for the next one in the list."""
+
+    event: Event
+    policy: str = ""
+
+    @property
+    def words(self) -> str:
+        return f"{self.event.value} {self.policy}".rstrip()
+
+
 POLICY_MODES = (Mode.WALKING, Mode.SLOWING_DOWN)  # the policy moves the robot
 IDLE_MODES = (Mode.PASSIVE, Mode.DAMPING)  # nothing does
-REQUESTS = (Event.STAND, Event.WALK, Event.SIT, Event.DAMP, Event.RECOVER, Event.EXCITE)
+REQUESTS = (
+    *(Event.STAND, Event.WALK, Event.SIT, Event.DAMP),
+    *(Event.RECOVER, Event.EXCITE, Event.SWITCH),
+)
 
 
 @dataclass(slots=True)
@@ -59,6 +75,9 @@ class Situation:
     other_writers: str = ""  # who, in words
     wished: str = ""  # a velocity that somebody commands already, and who
     can_get_up: bool = False  # it is known how this robot rolls over, and the stage allows it
+    level: bool = False  # tilted so little that it is not about to fall
+    limited: str = ""  # joints that a limit holds in this tick
+    switching: bool = False  # control is passing from one policy to another
 
 
 Guard = Callable[[Situation], str]  # "" when it may pass, else why not
@@ -108,6 +127,18 @@ def sticks_are_neutral(now: Situation) -> str:
     return f"{now.wished} already; let go of the command first" if now.wished else ""
 
 
+def is_level(now: Situation) -> str:
+    return "" if now.level else "the robot tilts too far"
+
+
+def no_limit_acts(now: Situation) -> str:
+    return f"a limit acts on {now.limited}; try again" if now.limited else ""
+
+
+def nothing_passes_over(now: Situation) -> str:
+    return "the last change of policy is still under way" if now.switching else ""
+
+
 DRIVE: tuple[Guard, ...] = (
     nothing_stops,
     supervisor_is_healthy,
@@ -119,6 +150,14 @@ MOVE: tuple[Guard, ...] = (*DRIVE, is_upright)
 START: tuple[Guard, ...] = (*MOVE, may_start)
 RECOVER: tuple[Guard, ...] = (*DRIVE, may_start, can_get_up)
 WALK: tuple[Guard, ...] = (*MOVE, policy_is_checked, sticks_are_neutral)
+SWITCH: tuple[Guard, ...] = (
+    nothing_stops,
+    supervisor_is_healthy,
+    state_is_fresh,
+    is_level,
+    nothing_passes_over,
+    no_limit_acts,
+)
 OURS: tuple[Guard, ...] = (sport_mode_is_released, nobody_else_writes)
 FREE: tuple[Guard, ...] = ()
 
@@ -144,6 +183,12 @@ TRANSITIONS: dict[tuple[Mode, Event], tuple[Mode, tuple[Guard, ...]]] = {
     (Mode.RECOVERING, Event.DONE): (Mode.STANDING_UP, START),
     (Mode.RECOVERING, Event.STOP): (Mode.DAMPING, FREE),
     (Mode.SITTING_DOWN, Event.DONE): (Mode.DAMPING, FREE),
+    (Mode.WALKING, Event.SWITCH): (Mode.WALKING, SWITCH),
+    # No policy moves the robot: the choice counts from the next walk on.
+    **{
+        (mode, Event.SWITCH): (mode, (policy_is_checked,))
+        for mode in (Mode.PASSIVE, Mode.DAMPING, Mode.STANDING_UP, Mode.STANDING)
+    },
     **{(mode, Event.DAMP): (Mode.DAMPING, FREE) for mode in Mode},
     **{(mode, Event.ESTOP): (Mode.DAMPING, FREE) for mode in Mode},
     # Damping sent into a wire that is somebody else's makes two writers: worse than none.

@@ -1,36 +1,31 @@
 """A hand-held controller, the robot's own or a gamepad: sticks become a velocity, chords a wish."""
 
 from sim2real_deploy.control.lease import REMOTE, Source
-from sim2real_deploy.control.modes import Event
+from sim2real_deploy.control.modes import Wish
+from sim2real_deploy.control.pad_map import STOP_CHORD, Axis, PadMap
 from sim2real_deploy.control.velocity_command import VelocityCommand
 from sim2real_deploy.wire.remote import Remote
-
-DEAD_ZONE = 0.08
-# L2+B is the vendor's own chord for damping; the others keep to its habits.
-CHORDS: tuple[tuple[frozenset[str], Event], ...] = (
-    (frozenset({"L2", "B"}), Event.DAMP),
-    (frozenset({"L2", "A"}), Event.STAND),
-    (frozenset({"L2", "X"}), Event.SIT),
-    (frozenset({"start"}), Event.WALK),
-)
 
 
 class Pad:
     """Sticks that are moved hold the lease; at rest they let go of it."""
 
-    def __init__(
-        self, velocity: VelocityCommand, source: Source = REMOTE, dead_man: str = ""
-    ) -> None:
+    def __init__(self, velocity: VelocityCommand, mapping: PadMap, source: Source = REMOTE) -> None:
         self._velocity = velocity
         self._source = source
-        self._dead_man = dead_man  # a button that must be held for the sticks to count
+        self._mapping = mapping
+        self._axes = (mapping.axes.vx, mapping.axes.vy, mapping.axes.wz)
+        # The stop before all others, then the chord with the most buttons: L2+A before A.
+        wishes = mapping.wishes.items()
+        self._chords = sorted(wishes, key=lambda item: (item[0] != STOP_CHORD, -len(item[0])))
         self._pressed: frozenset[str] = frozenset()
         self._moving = False
 
-    def update(self, held: Remote, now_ns: int) -> Event | None:
+    def update(self, held: Remote, now_ns: int) -> Wish | None:
         """Offer the sticks' velocity; the wish of a chord, once, when it is pressed."""
-        sticks = [_outside_dead_zone(s) for s in (held.ly, -held.lx, -held.rx)]
-        moving = any(sticks) and (not self._dead_man or self._dead_man in held.pressed)
+        sticks = [self._deflection(axis, held) for axis in self._axes]
+        dead_man = self._mapping.dead_man
+        moving = any(sticks) and (not dead_man or dead_man in held.pressed)
         if moving or self._moving:
             share = sticks if moving else [0.0, 0.0, 0.0]
             most = self._velocity.most
@@ -38,13 +33,16 @@ class Pad:
             self._velocity.offer(vx, vy, wz, now_ns, self._source)
         self._moving = moving
         before, self._pressed = self._pressed, held.pressed
-        for chord, event in CHORDS:
+        for chord, wish in self._chords:
             if chord <= held.pressed and not chord <= before:
-                return event
+                return wish
         return None
 
-
-def _outside_dead_zone(stick: float) -> float:
-    if abs(stick) < DEAD_ZONE:
-        return 0.0
-    return (stick - DEAD_ZONE if stick > 0 else stick + DEAD_ZONE) / (1.0 - DEAD_ZONE)
+    def _deflection(self, axis: Axis | None, held: Remote) -> float:
+        if axis is None:
+            return 0.0
+        stick: float = getattr(held, axis.stick)
+        zone = self._mapping.dead_zone
+        if abs(stick) < zone:
+            return 0.0
+        return axis.share * (stick - zone if stick > 0 else stick + zone) / (1.0 - zone)

@@ -56,6 +56,10 @@ def load_stage(name: str = "", file: Path | None = None) -> Stage:
     return stage
 
 
+def default_stage() -> str:
+    return configfile.load(paths.config_file("stages.yaml"), Stages).default
+
+
 def stages_up_to(name: str) -> list[str]:
     """This stage and all below it, the lowest first: the order of the file."""
     load_stage(name)

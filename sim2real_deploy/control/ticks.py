@@ -26,7 +26,9 @@ FIGURES = {
     "vx": "vx",  # the shaped command, as the policy was given it
     "vy": "vy",
     "wz": "wz",
+    # Bit k: the k-th policy stepped; two do while one takes over from another.
     "policy_stepped": "controller.policy_stepped",
+    "policy": "controller.repertoire.active",  # place of the active one in the list of policies
     "age_ns": "age_ns",  # from the state's arrival to the command's departure
     "gap_ns": "gap_ns",  # since the tick before
     "work_ns": "work_ns",  # of the whole tick
@@ -50,12 +52,16 @@ class Ticks:
     figures: npt.NDArray[np.float64]  # one column per name of TickRing.columns
     asked: Floats  # rows of (q, dq, kp, kd, torque) x joints
     sent: Floats
-    observation: Floats  # valid where policy_stepped
-    action: Floats
+    observations: tuple[Floats, ...]  # of each policy, valid where its bit of policy_stepped is set
+    actions: tuple[Floats, ...]
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
         values: npt.NDArray[np.float64] = self.figures[:, COLUMNS.index(name)]
         return values
+
+    def steps_of(self, policy: int) -> npt.NDArray[np.intp]:
+        """The rows in which this policy stepped."""
+        return np.flatnonzero(self.column("policy_stepped").astype(np.int64) >> policy & 1)
 
     @property
     def limits(self) -> npt.NDArray[np.float64]:
@@ -68,8 +74,7 @@ class TickRing:
 
     def __init__(self, controller: Controller, capacity: int = CAPACITY) -> None:
         joints = controller.spec.joint_names
-        policy = controller.policy
-        seen = len(policy.labels) if policy else 0
+        policies = controller.repertoire.policies
         self.columns = (*COLUMNS, *(f"limit.{name}" for name in joints))
         self.written = 0
         self.dropped = 0
@@ -83,8 +88,8 @@ class TickRing:
                 ("limits", np.uint8, len(joints)),
                 ("asked", np.float32, (5, len(joints))),
                 ("sent", np.float32, (5, len(joints))),
-                ("observation", np.float32, seen),
-                ("action", np.float32, len(joints)),
+                *((f"observation{k}", np.float32, len(p.labels)) for k, p in enumerate(policies)),
+                *((f"action{k}", np.float32, len(p.action)) for k, p in enumerate(policies)),
             ]
         )
         self._rows = np.zeros(capacity, row)
@@ -96,12 +101,14 @@ class TickRing:
             self._copied("asked", controller.asked_block),
             self._copied("sent", controller.limiter.sent_block),
         ]
-        self._policy_steps = []
-        if policy is not None:
-            self._policy_steps = [
-                self._copied("observation", policy.observation),
-                self._copied("action", policy.action),
-            ]
+        self._policy_steps = [
+            (
+                1 << k,
+                self._copied(f"observation{k}", policy.observation),
+                self._copied(f"action{k}", policy.action),
+            )
+            for k, policy in enumerate(policies)
+        ]
 
     def _copied(self, field: str, source: npt.NDArray[np.generic]) -> tuple[int, int, memoryview]:
         """From where to where in a row, and the memory that is copied there."""
@@ -131,8 +138,10 @@ class TickRing:
         for start, end, source in self._every_tick:
             into[at + start : at + end] = source
         if controller.policy_stepped:
-            for start, end, source in self._policy_steps:
-                into[at + start : at + end] = source
+            for bit, *copies in self._policy_steps:
+                if controller.policy_stepped & bit:
+                    for start, end, source in copies:
+                        into[at + start : at + end] = source
         self.written += 1
 
     def drain(self) -> Ticks:
@@ -146,6 +155,6 @@ class TickRing:
             np.concatenate([rows["figures"], rows["limits"]], 1),
             rows["asked"],
             rows["sent"],
-            rows["observation"],
-            rows["action"],
+            tuple(rows[f"observation{k}"] for k in range(len(self._policy_steps))),
+            tuple(rows[f"action{k}"] for k in range(len(self._policy_steps))),
         )

@@ -75,8 +75,8 @@ def sit_down(start: JointCommand, spec: RobotSpec, now_ns: int) -> Trajectory:
 
 def mix(before: Floats, after: Floats, x: float, out: Floats) -> None:
     """From `before` at 0 to `after` at 1, exactly so at both ends."""
-    if x >= 1.0:
-        np.copyto(out, after)
+    if x >= 1.0 or x <= 0.0:
+        np.copyto(out, after if x >= 1.0 else before)
         return
     np.subtract(after, before, out=out)
     np.multiply(out, np.float32(x), out=out)

@@ -4,12 +4,13 @@ Everything here belongs to one client: unlocking one does not unlock another.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
 import viser
 
+from sim2real_deploy import topics
 from sim2real_deploy.control.stages import PlanarLimit
 from sim2real_deploy.dashboard.snapshot import REQUESTS, Answered, Operator, Velocity
 
@@ -38,7 +39,9 @@ class Controls:
         operator: Operator,
         limits: PlanarLimit,
         token: str,
+        policies: Sequence[str] = (),
     ) -> None:
+        self._policies = tuple(policies)
         self._client = client
         self._folder = folder
         self._operator = operator
@@ -86,6 +89,9 @@ class Controls:
         self._key("STOP", "escape", self._stop)
         with self._folder:
             modes = gui.add_button_group("mode", REQUESTS)
+            if len(self._policies) > 1:
+                chosen = gui.add_button_group("policy", self._policies)
+                chosen.on_click(lambda _: self._ask(topics.switch_to(chosen.value)))
             gui.add_markdown(KEYS_HELP)
             self._share = gui.add_slider("speed", min=0.1, max=1.0, step=0.1, initial_value=0.5)
             moves = {words: gui.add_button(words) for words, _, _ in KEYS.values()}

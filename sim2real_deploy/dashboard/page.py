@@ -1,7 +1,7 @@
 """The page: robot, health, plots and events for all; controls for those who may command."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from html import escape
@@ -35,6 +35,7 @@ class Page:
         host: str,
         port: int,
         token: str,
+        policies: Sequence[str] = (),
     ) -> None:
         self._stage = stage
         self._controls: dict[int, Controls] = {}
@@ -60,7 +61,9 @@ class Page:
 
         @server.on_client_connect
         def _(client: viser.ClientHandle) -> None:
-            self._controls[client.client_id] = Controls(client, drive, operator, limits, token)
+            self._controls[client.client_id] = Controls(
+                client, drive, operator, limits, token, policies
+            )
 
         @server.on_client_disconnect
         def _(client: viser.ClientHandle) -> None:
@@ -80,6 +83,7 @@ class Page:
         silent = snapshot.q is None or snapshot.silent_s > SILENCE_S
         rows = [
             ("mode", snapshot.mode or "not heard yet", AMBER if silent else GREEN),
+            ("policy", snapshot.policy or "none", ""),
             ("commanded by", snapshot.holder or "nobody", ""),
             ("stage", self._stage, ""),
             ("safety", snapshot.safety or "no supervisor", _safety_colour(snapshot)),

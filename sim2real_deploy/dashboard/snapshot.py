@@ -24,6 +24,7 @@ class Snapshot:
     measured: Velocity = (0.0, 0.0, 0.0)
     asked: Velocity = (0.0, 0.0, 0.0)
     mode: str = ""
+    policy: str = ""  # the active one
     holder: str = ""  # who commands the velocity now
     safety: str = ""
     stopped: bool = False
@@ -42,7 +43,7 @@ class Operator(Protocol):
         """Emergency stop; does not block."""
 
     def ask(self, service: str, answered: Answered) -> None:
-        """One of REQUESTS."""
+        """One of REQUESTS, or the request for a policy."""
 
     def drive(self, velocity: Velocity) -> None:
         """Walk so for a moment: said again while a person holds on; zero ends it."""

@@ -11,14 +11,14 @@ import numpy as np
 
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.cdr import texts
-from sim2real_deploy.bags.recorded import Recorded, Series
+from sim2real_deploy.bags.recorded import Recorded, Series, labelled
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.control.stages import stages_up_to
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.record import GateRow, load_record, sha256_of
 from sim2real_deploy.gate.scenarios import load_scenarios, needed_for
 from sim2real_deploy.policy.contract import bundle_folder
-from sim2real_deploy.topics import MODE, SAFETY, STATISTICS
+from sim2real_deploy.topics import MODE, SAFETY, STATISTICS, TICKS
 
 WAIVER = "I accept an untested policy"
 LEAST_RUNS = 20  # of each scenario
@@ -100,8 +100,8 @@ def _runs_at(stage: str, sha256: str, runs: Path) -> Iterator[Bag]:
         except Refusal:
             continue  # an empty one
         said = bag.information
-        told = said.get("real"), said.get("stage"), said.get("policy_sha256")
-        if told == ("true", stage, sha256):
+        told = said.get("real"), said.get("stage"), sha256 in _digests(bag)
+        if told == ("true", stage, True):
             yield bag
 
 
@@ -111,15 +111,18 @@ def _check_run(bag: Bag, stage: str, sha256: str) -> None:
         raise Refusal("it was not on a real robot")
     if said.get("stage") != stage:
         raise Refusal(f"it was at stage '{said.get('stage', '')}'")
-    if said.get("policy_sha256") != sha256:
+    digests = _digests(bag)
+    if sha256 not in digests:
         raise Refusal("it was another policy's")
-    series = Recorded(bag).load((MODE, SAFETY, STATISTICS))
+    series = Recorded(bag).load((MODE, SAFETY, STATISTICS, TICKS))
     if SAFETY not in series or MODE not in series:
         raise Refusal("it says nothing of modes or of safety")
     stopped = _stopped(series)
     if stopped:
         raise Refusal(f"safety stopped it: {stopped}")
     walked_s = _walked_s(series)
+    if len(digests) > 1:  # only what this very policy walked counts for it
+        walked_s = min(walked_s, _walked_by(series, digests.index(sha256)))
     if walked_s < WALKED_S:
         raise Refusal(f"it walked {walked_s:.0f} s, at least {WALKED_S:.0f} are asked for")
     report = bag.path / "report.html"
@@ -137,6 +140,24 @@ def _stopped(series: dict[str, Series]) -> str:
         if mode >= 0 and modes[mode] not in (Mode.PASSIVE.words, Mode.DAMPING.words):
             return str(texts(safety["message"])[row])
     return ""
+
+
+def _digests(bag: Bag) -> list[str]:
+    """Of all policies that were loaded in this run; one in older bags."""
+    said = bag.information
+    return said.get("policies_sha256", said.get("policy_sha256", "")).split(",")
+
+
+def _walked_by(series: dict[str, Series], place: int) -> float:
+    """Seconds in which the policy at this place of the list walked, by the rows of the loop."""
+    if TICKS not in series:
+        return 0.0
+    names, rows = labelled(series[TICKS])
+    if "policy" not in names:
+        return 0.0
+    column = {name: rows[:, names.index(name)] for name in ("policy", "mode", "gap_ns")}
+    own = (column["policy"] == place) & (column["mode"] == Mode.WALKING)
+    return float(column["gap_ns"][own].sum()) / 1e9
 
 
 def _walked_s(series: dict[str, Series]) -> float:

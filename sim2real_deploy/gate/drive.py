@@ -8,6 +8,7 @@ import numpy as np
 from sim2real_deploy.control.adaptation import open_adaptation
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.repertoire import Repertoire
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.engines import SimulatedRobot
@@ -41,15 +42,17 @@ class Drive:
         adaptation: str = "none",
         plant: Plant | None = None,
         scan_errors: ScanErrors = PERFECT,
+        policies: Repertoire | None = None,
     ) -> None:
         """`plant`, where given, is what the link speaks to: the robot with a tap on its wire.
-        A policy that sees the ground gets it with `scan_errors`."""
+        A policy that sees the ground gets it with `scan_errors`. `policies`, where given, walk
+        instead of the bundle's alone."""
         self.robot, self.spec = robot, bundle.spec
         self.link = InProcessLink(bundle.spec, plant or robot)
         limits = load_stage(stage)
         adapts = open_adaptation(bundle.spec, adaptation, limits.adaptation)
-        self._policy = bundle.open()
-        self.controller = Controller(bundle.spec, limits, self._policy, adapts)
+        self._policy = policies.policies[0] if policies is not None else bundle.open()
+        self.controller = Controller(bundle.spec, limits, policies or self._policy, adapts)
         grid = height_grid(bundle.contract)
         self._scan = None if grid is None else HeightScan(robot.floor, grid, scan_errors)
         self.controller.situation.sport_released = True

@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from sim2real_deploy.control.adaptation import open_adaptation
 from sim2real_deploy.control.between_steps import between_steps
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
-from sim2real_deploy.control.modes import IDLE_MODES, Decision, Event
-from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.control.modes import IDLE_MODES, Decision, Event, Wish
+from sim2real_deploy.control.pad_map import load_pad
+from sim2real_deploy.control.repertoire import Fallback, Repertoire
+from sim2real_deploy.control.stages import default_stage, load_stage
 from sim2real_deploy.control.supervision import Supervised, Unsupervised
 from sim2real_deploy.control.wire_claim import WireClaim
 from sim2real_deploy.errors import Refusal
@@ -41,12 +44,13 @@ from sim2real_deploy.nodes.outside_odometry import LEGS
 from sim2real_deploy.nodes.policy import PolicyNode
 from sim2real_deploy.nodes.statistics import LoopStatistics
 from sim2real_deploy.policy.bundle import load_bundle
-from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.policy.contract import listed
 from sim2real_deploy.preflight import admission
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.runtime import realtime
 from sim2real_deploy.runtime.local_channel import LocalChannel, run_directory
 from sim2real_deploy.runtime.world_clock import open_clock
+from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import DdsLink
 
@@ -55,7 +59,13 @@ ODOM_SOURCE = Parameter(
 )
 POLICY = (
     ROBOT,
-    Parameter("policy", "go2_walk", "Policy: a name in policies/, or a folder; '' for none."),
+    Parameter(
+        "policy",
+        "go2_walk",
+        "Policy: a name in policies/, or a folder; '' for none. Several, with commas between: the "
+        "first one walks until another is asked for.",
+    ),
+    Parameter("fallback", "", "Policy that takes over when the active one is astray; '' for none."),
     ODOM_SOURCE,
 )
 DRIVER = (
@@ -70,12 +80,30 @@ DRIVER = (
     Parameter("last_run", "", "Real: the run one stage below; else found in runs."),
     Parameter("ungated", "", "Real, no passing gate: the words that accept it."),
     ODOM_SOURCE,
+    Parameter("remote", "unitree", "What the robot's remote means: a file in config/pads."),
+    Parameter("gamepad", "xbox", "What a gamepad on `joy` means: a file in config/pads."),
     Parameter("publish_rate", 100.0, "Rate of the state topics, Hz.", (1.0, 500.0)),
 )
 SLOW_S = 1.0
 TICK_BLOCK_S = 0.02
 REMOTE_S = 0.05
 MIRROR_FAILS = 100  # in a row, a second of them: then the robot is sat down
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """Which policies to load, which of them is the fallback, and whose odometry they see."""
+
+    folders: tuple[str, ...]
+    fallback: str
+    odom_source: str
+
+    def open(self, spec: RobotSpec, stage: str) -> Repertoire:
+        opened = [load_bundle(folder, spec).open() for folder in self.folders]
+        if not self.fallback:
+            return Repertoire(opened)
+        events = load_events(spec, stage or default_stage())
+        return Repertoire(opened, Fallback.before_stop(self.fallback, events))
 
 
 class ControlNode(Driver):
@@ -85,14 +113,18 @@ class ControlNode(Driver):
         self,
         stop: ProcessEnd,
         spec: RobotSpec,
-        policy: Policy | None,
         policy_node: PolicyNode,
-        policy_name: str,
+        policies: Policies,
     ) -> None:
         super().__init__(f"{spec.name}_driver")
         values = declare(self, DRIVER)
-        self._admit(values, policy_name)
+        for name in policies.folders or ("",):
+            self._admit(values, name)
         stage = load_stage(values["stage"])
+        # Before the link opens: states that wait meanwhile would be old when they are taken.
+        repertoire = policies.open(spec, values["stage"])
+        policy_node.connect(repertoire.policies, policies.odom_source)
+        pads = load_pad(values["remote"]), load_pad(values["gamepad"])
         self._stop = stop
         self._domain: int = values["domain"]
         self._period_s = 1.0 / values["publish_rate"]
@@ -103,7 +135,7 @@ class ControlNode(Driver):
         )
         self._closers.append(self._link.close)
         adaptation = open_adaptation(spec, values["adaptation"], stage.adaptation)
-        controller = Controller(spec, stage, policy, adaptation)
+        controller = Controller(spec, stage, repertoire, adaptation)
         supervision = self._join_chain(values) if values["supervised"] else Unsupervised()
         self.loop = ControlLoop(self._link, controller, supervision)
         self._claim = WireClaim(
@@ -114,8 +146,8 @@ class ControlNode(Driver):
             lambda: Participant(values["domain"], values["interface"], "control listens"),
             has_sport_mode=not values["foreign_simulator"],
         )
-        self._chords: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self.connect(controller, self.ask, self._link.now_ns, values["odom_source"])
+        self._chords: queue.SimpleQueue[Wish | None] = queue.SimpleQueue()
+        self.connect(controller, self.ask, self._link.now_ns, *pads, values["odom_source"])
         self._statistics = LoopStatistics(self.loop)
         self._stats = self.create_publisher(DiagnosticArray, topics.STATISTICS, 10)
         self._diagnostics = self.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
@@ -164,9 +196,12 @@ class ControlNode(Driver):
         for close in reversed(self._closers):
             close()
 
-    def ask(self, event: Event) -> Decision:
+    def ask(self, wish: Wish) -> Decision:
         """What a person asked for. Before the first movement, and once every other guard agrees,
         the wire is claimed; a robot that is driven is never kept waiting for that."""
+        event = wish.event
+        if event is Event.SWITCH:
+            return self.loop.switch(wish.policy)
         if event is Event.STAND and self.loop.controller.mode in IDLE_MODES:
             foreseen = self.loop.foresee(event)
             if not foreseen.accepted:
@@ -180,8 +215,8 @@ class ControlNode(Driver):
         return self.loop.request(event)
 
     def _serve_chords(self) -> None:
-        while (event := self._chords.get()) is not None:
-            self.serve_remote(event)
+        while (wish := self._chords.get()) is not None:
+            self.serve_remote(wish)
 
     def _control(self) -> None:
         self._statistics.note(realtime.prefer_this_thread())
@@ -271,9 +306,8 @@ def build(stop: ProcessEnd) -> Sequence[Node]:
     policy_node = PolicyNode()
     values = declare(policy_node, POLICY)
     spec = load_robot(values["robot"])
-    policy = load_bundle(values["policy"], spec).open() if values["policy"] else None
-    policy_node.connect(policy, values["odom_source"])
-    control = ControlNode(stop, spec, policy, policy_node, values["policy"])
+    policies = Policies(listed(values["policy"]), values["fallback"], values["odom_source"])
+    control = ControlNode(stop, spec, policy_node, policies)
     control.start()
     return policy_node, control
 

@@ -25,11 +25,13 @@ from sim2real_deploy.nodes.common import LATCHED, ROBOT, SENSOR, Parameter, Proc
 from sim2real_deploy.nodes.newest import Newest
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.paths import to_install
+from sim2real_deploy.policy.contract import contract_names
 from sim2real_deploy.robots import load_robot
 
 PARAMETERS = (
     ROBOT,
     Parameter("stage", "", "Whose velocities the sliders reach: a stage in config/stages.yaml."),
+    Parameter("policy", "", "Policies that are loaded, with commas between: a button for each."),
     Parameter("host", "127.0.0.1", "Address to serve on; any but this machine's needs a token."),
     Parameter("port", 8080, "Port to serve on; the next free one when it is taken.", (1, 65535)),
     Parameter("token", "", "Asked of whoever commands; made up and logged if needed and empty."),
@@ -51,7 +53,8 @@ class Dashboard(Node):
         self._snapshot = Snapshot()
         self._velocity, self._driven_s = STILL, 0.0
         self._heard_joints = -np.inf
-        requests = ("estop", *REQUESTS)
+        policies = contract_names(values["policy"])
+        requests = ("estop", *REQUESTS, *map(topics.switch_to, policies))
         self._stack = StackClient(
             self, robot.name, requests, updated=self._on_stack, velocity=topics.VELOCITY_PAGE
         )
@@ -60,6 +63,7 @@ class Dashboard(Node):
         self._asked = Newest(self, Twist, topics.VELOCITY, 10)
         subscribe = self.create_subscription
         subscribe(String, topics.LEASE, self._on_lease, LATCHED)
+        subscribe(String, topics.POLICY, self._on_policy, LATCHED)
         subscribe(Float32MultiArray, topics.TEMPERATURES, self._on_temperatures, SENSOR)
         subscribe(BatteryState, topics.BATTERY, self._on_battery, 10)
         subscribe(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, 10)
@@ -67,7 +71,7 @@ class Dashboard(Node):
         token = page_token(values["token"], host, values["real"])
         stage = load_stage(values["stage"])
         self._page = page_module.Page(
-            robot, values["stage"], stage.velocity, self, host, values["port"], token
+            robot, values["stage"], stage.velocity, self, host, values["port"], token, policies
         )
         self._drawing = threading.Event()
         self._thread = threading.Thread(
@@ -144,6 +148,10 @@ class Dashboard(Node):
 
     def _on_battery(self, message: BatteryState) -> None:
         self._snapshot.battery = f"{message.percentage * 100:.0f} %, {message.voltage:.1f} V"
+
+    def _on_policy(self, message: String) -> None:
+        self._snapshot.policy = message.data
+        self._note(f"policy: {message.data or 'none'}")
 
     def _on_lease(self, message: String) -> None:
         self._snapshot.holder = message.data

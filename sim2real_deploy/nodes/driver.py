@@ -19,9 +19,11 @@ from sim2real_deploy.control.adaptation import beliefs
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.lease import PAD, PAGE, PLANNER, TELEOP, Source
 from sim2real_deploy.control.limits import Limit
-from sim2real_deploy.control.modes import REQUESTS, Decision, Event, Mode
+from sim2real_deploy.control.modes import REQUESTS, Decision, Event, Mode, Wish
 from sim2real_deploy.control.pad import Pad
+from sim2real_deploy.control.pad_map import PadMap
 from sim2real_deploy.control.ticks import Ticks
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.arrays import doubles, floats, labelled, labelled_rows
 from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR, heard
 from sim2real_deploy.nodes.frames import Frames, Transforms
@@ -31,12 +33,8 @@ from sim2real_deploy.nodes.velocity_topic import VelocityTopic
 from sim2real_deploy.robots import RobotState
 from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.robots.state import Floats
-from sim2real_deploy.wire.remote import BUTTONS, Remote, decode
+from sim2real_deploy.wire.remote import BUTTONS, decode
 
-# A gamepad as joy_node and joy_linux show it (Xbox layout): buttons in order, triggers are axes.
-JOY_BUTTONS = ("A", "B", "X", "Y", "L1", "R1", "select", "start")
-JOY_TRIGGERS = {"L2": 2, "R2": 5}
-DEAD_MAN = "L1"
 VELOCITY_SOURCES = {
     topics.VELOCITY_TELEOP: TELEOP,
     topics.VELOCITY_PAGE: PAGE,
@@ -52,7 +50,7 @@ TWIST_DEVIATIONS = (0.1, 0.1, 0.1, 0.02, 0.02, 0.02)  # of leg odometry: m/s, ra
 DRIFT = 0.05  # of the way walked
 TURN_DRIFT = 0.01  # rad a metre
 
-Ask = Callable[[Event], Decision]
+Ask = Callable[[Wish], Decision]
 
 
 class Driver(Node):
@@ -63,16 +61,22 @@ class Driver(Node):
         controller: Controller,
         ask: Ask,
         now_ns: Callable[[], int],
+        remote: PadMap,
+        gamepad: PadMap,
         odom_source: str = LEGS,
     ) -> None:
         """Everything but the parameters, which must be known first."""
         spec = self._spec = controller.spec
         self._controller, self._ask, self._now_ns = controller, ask, now_ns
-        self._gamepad = Pad(controller.velocity, PAD, DEAD_MAN)
-        self._remote = Pad(controller.velocity)
+        if gamepad.joy is None:
+            raise Refusal(f"gamepad '{gamepad.about}': its file says nothing of `joy`")
+        self._joy_layout = gamepad.joy
+        self._gamepad = Pad(controller.velocity, gamepad, PAD)
+        self._remote = Pad(controller.velocity, remote)
         legs = odom_source == LEGS and LegOdometry.possible(spec)
         self._odometry = LegOdometry(spec) if legs else None
         self._mode: Mode | None = None
+        self._policy: str | None = None
         self._holder: str | None = None
         frames = Frames.of(self.get_namespace())
         self._transforms = Transforms(self, spec.name)
@@ -92,6 +96,7 @@ class Driver(Node):
             )
         self._joy = publish(Joy, topics.REMOTE, SENSOR)
         self._modes = publish(String, topics.MODE, LATCHED)
+        self._policies = publish(String, topics.POLICY, LATCHED)
         self._leases = publish(String, topics.LEASE, LATCHED)
         self._ticks = publish(Float64MultiArray, topics.TICKS, REPLAYED)
         self._asked = publish(JointState, topics.COMMAND_ASKED, SENSOR)
@@ -103,7 +108,10 @@ class Driver(Node):
         self._planner = VelocityTopic(self, topics.VELOCITY, planner, self._on_stamped)
         self.create_subscription(Joy, topics.JOY, self._on_joy, 10)
         for event in REQUESTS:
-            self.create_service(Trigger, f"~/{event.value}", self._service(event))
+            self.create_service(Trigger, f"~/{event.value}", self._service(Wish(event)))
+        for name in controller.repertoire.names:
+            wish = Wish(Event.SWITCH, name)
+            self.create_service(Trigger, f"~/{topics.switch_to(name)}", self._service(wish))
         limit_bits = ",".join(f"{limit.value}={limit.name.lower()}" for limit in Limit)
         self._limit_message = UInt8MultiArray(layout=labelled(spec.joint_names))
         self._limit_message.layout.dim[0].label += f";{limit_bits}"
@@ -125,9 +133,9 @@ class Driver(Node):
 
     # What comes in
 
-    def _service(self, event: Event) -> Callable[[Any, Any], Any]:
+    def _service(self, wish: Wish) -> Callable[[Any, Any], Any]:
         def serve(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-            decision = self._ask(event)
+            decision = self._ask(wish)
             response.success, response.message = decision.accepted, decision.words
             return response
 
@@ -148,21 +156,22 @@ class Driver(Node):
         self._offer(message.twist, PLANNER)
 
     def _on_joy(self, joy: Joy) -> None:
-        event = self._gamepad.update(read_joy(joy), self._now_ns())
-        if event is not None:
-            self._log(event, self._ask(event))
+        held = self._joy_layout.read(joy.axes, joy.buttons)
+        wish = self._gamepad.update(held, self._now_ns())
+        if wish is not None:
+            self._log(wish, self._ask(wish))
 
-    def watch_remote(self, state: RobotState) -> Event | None:
+    def watch_remote(self, state: RobotState) -> Wish | None:
         """Take the sticks in; the wish of a chord. While control is passive the remote speaks to
         the vendor's own mode, where the same buttons mean something else."""
-        event = self._remote.update(decode(state.whole().remote), self._now_ns())
-        return None if self._controller.mode is Mode.PASSIVE else event
+        wish = self._remote.update(decode(state.whole().remote), self._now_ns())
+        return None if self._controller.mode is Mode.PASSIVE else wish
 
-    def serve_remote(self, event: Event) -> None:
-        self._log(event, self._ask(event))
+    def serve_remote(self, wish: Wish) -> None:
+        self._log(wish, self._ask(wish))
 
-    def _log(self, event: Event, decision: Decision) -> None:
-        self.get_logger().info(f"remote: {event.value}: {decision.words}")
+    def _log(self, wish: Wish, decision: Decision) -> None:
+        self.get_logger().info(f"remote: {wish.words}: {decision.words}")
 
     # What goes out
 
@@ -174,6 +183,12 @@ class Driver(Node):
             if self.typed is not None:
                 self.typed.show_mode(mode, self._controller.reason)
             self.get_logger().info(f"{mode.words} ({self._controller.reason or 'at the start'})")
+        policy = self._controller.repertoire.name
+        if policy != self._policy:
+            self._policy = policy
+            self._policies.publish(String(data=policy))
+            why = self._controller.switched or "at the start"
+            self.get_logger().info(f"policy: {policy or 'none'} ({why})")
         holder = self._controller.velocity.holder(self._now_ns())
         if holder != self._holder:
             self._holder = holder
@@ -309,18 +324,6 @@ def is_stale(stamp_ns: int, now_ns: int) -> bool:
     made by the wall clock while we run on simulated time, or no clock is published at all. Zero is
     how ROS says that a message has no stamp."""
     return bool(stamp_ns) and abs(now_ns - stamp_ns) > PLANNER.heartbeat_ns
-
-
-def read_joy(joy: Joy) -> Remote:
-    """A gamepad as a remote: its axes count left as positive, the remote counts right."""
-
-    def axis(index: int) -> float:
-        value = joy.axes[index] if index < len(joy.axes) else 0.0
-        return max(-1.0, min(1.0, value)) if math.isfinite(value) else 0.0
-
-    pressed = {name for name, down in zip(JOY_BUTTONS, joy.buttons, strict=False) if down}
-    pressed |= {name for name, index in JOY_TRIGGERS.items() if axis(index) < -0.5}
-    return Remote(-axis(0), axis(1), -axis(3), axis(4), frozenset(pressed))
 
 
 def _set_vector(message: Any, values: Sequence[float]) -> None:

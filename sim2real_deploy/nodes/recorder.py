@@ -22,9 +22,10 @@ from std_srvs.srv import Trigger
 from sim2real_deploy import __version__
 from sim2real_deploy.bags import Message, Qos, Topic, definitions
 from sim2real_deploy.bags.recording import Recording, Storage
+from sim2real_deploy.bags.runs import attached
 from sim2real_deploy.nodes.common import LATCHED, WIRE, Parameter, ProcessEnd, declare, run
 from sim2real_deploy.nodes.raw_topics import RawTopics
-from sim2real_deploy.policy.contract import bundle_folder
+from sim2real_deploy.policy.contract import bundle_folder, listed
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.topics import DIAGNOSTICS, SAFETY
 from sim2real_deploy.wire.channels import Participant, RawReader
@@ -41,7 +42,7 @@ PARAMETERS = (
     Parameter("label", "run", "Ends the run's name, after its time."),
     Parameter("stage", "", "Deployment stage, written into the bag."),
     Parameter("real", False, "A real robot and not the twin: written into the bag."),
-    Parameter("policy", "", "Policy bundle, by name or folder, copied into the bag."),
+    Parameter("policy", "", "Policy bundles, by name or folder, copied into the bag."),
     Parameter("quota_gb", 20.0, "Oldest unpinned runs go beyond this.", (0.1, 10_000.0)),
     Parameter("min_free_mb", 500, "Recording stops with less free on the disk.", (0, 1_000_000)),
     Parameter("split_mb", 1024, "A new file of the bag begins at this size.", (1, 100_000)),
@@ -127,13 +128,17 @@ class Recorder(Node):
             except PackageNotFoundError:
                 continue
         attachments = {"robot.json": robot.model_dump_json(indent=1).encode()}
-        if values["policy"]:
-            folder = bundle_folder(values["policy"])
+        folders = [bundle_folder(name) for name in listed(values["policy"])]
+        digests = []
+        for place, folder in enumerate(folders):
             for name in ("policy.onnx", "policy.yaml"):
-                attachments[name] = (folder / name).read_bytes()
-            information["policy"] = folder.name
-            digest = hashlib.sha256(attachments["policy.onnx"]).hexdigest()
-            information["policy_sha256"] = digest
+                attachments[attached(name, place)] = (folder / name).read_bytes()
+            model = attachments[attached("policy.onnx", place)]
+            digests.append(hashlib.sha256(model).hexdigest())
+        if folders:
+            information["policy"], information["policy_sha256"] = folders[0].name, digests[0]
+            information["policies"] = ",".join(folder.name for folder in folders)
+            information["policies_sha256"] = ",".join(digests)
         return information, attachments
 
     def _listen_to_wire(self, robot: RobotSpec) -> dict[str, RawReader[bytes]]:

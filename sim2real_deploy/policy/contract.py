@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from sim2real_deploy import paths
+from sim2real_deploy import configfile, paths
 from sim2real_deploy.configfile import Strict
 from sim2real_deploy.errors import Refusal
 
@@ -138,6 +138,17 @@ class Contract(Strict):
         if len(set(inputs)) != len(inputs):
             raise ValueError("observations, recurrence: an input is fed more than once")
         return self
+
+
+def listed(names: str) -> tuple[str, ...]:
+    """Policies that are given as one text, with commas between them."""
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
+def contract_names(names: str) -> tuple[str, ...]:
+    """Of policies that are given as one text: the names that their contracts give them."""
+    files = (bundle_folder(name) / "policy.yaml" for name in listed(names))
+    return tuple(configfile.load(file, Contract).name for file in files)
 
 
 def bundle_folder(name: str | Path) -> Path:

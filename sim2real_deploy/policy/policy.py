@@ -75,6 +75,7 @@ class Policy:
         # Of arrays that are read and written in every step: to ask them for it takes longer.
         self._action_memory, self._target_memory = self.action.data, self.target.data
         self._steps = 0
+        self._gait_period_s = _gait_period(contract)
         self._outside: tuple[Numbers, int] | None = None  # velocity, and the step it came at
 
     @property
@@ -90,6 +91,13 @@ class Policy:
         self._seen.action = (0.0,) * len(self.contract.joints)
         self._outside = None
         self._steps = 0
+
+    def keep_time(self, other: "Policy") -> None:
+        """After `reset`: begin at the point of the stride where another policy's gait clock is."""
+        own, theirs = self._gait_period_s, other._gait_period_s
+        if own and theirs:
+            phase = other._steps / other.contract.rate_hz / theirs
+            self._steps = round(phase * own * self.contract.rate_hz)
 
     def observe(self, state: RobotState, command: Numbers) -> None:
         self._see(state, command)
@@ -190,6 +198,15 @@ def _odometry(contract: Contract, spec: RobotSpec, where: str) -> LegOdometry | 
             f"geometry of {spec.name} is not known (legs.*.geometry in its file)"
         )
     return LegOdometry(spec)
+
+
+def _gait_period(contract: Contract) -> float | None:
+    """Of the gait clock that the policy sees, s; None when it sees none."""
+    for group in contract.observations:
+        for term in group.terms:
+            if term.name == "gait_phase":
+                return float(term.params["period"])  # type: ignore[arg-type]
+    return None
 
 
 def _extras(contract: Contract) -> dict[str, int]:

@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 
 from sim2real_deploy.analysis.policy_replay import recorded_steps, replay_policy
+from sim2real_deploy.analysis.policy_steps import recorded_run
 from sim2real_deploy.bags import Bag, BagWriter, Message
 from sim2real_deploy.bags.recorded import Recorded
 from sim2real_deploy.checks import exit_code
+from sim2real_deploy.control.repertoire import Repertoire
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.wire.messages import GO_LOW_STATE
 from support.policy_samples import contract_for, network, write_bundle
-from support.simulated_run import POLICY
+from support.simulated_run import POLICY, record_walk
 
 
 def edited(source: Path, target: Path, change: Callable[[Message], Message | None]) -> Bag:
@@ -110,3 +112,45 @@ def test_a_bag_without_the_stack_in_it_is_refused(walk_bag: Path, tmp_path: Path
     bag = edited(walk_bag, tmp_path / "b", lambda m: m if m.topic == "/wire/lowstate" else None)
     with pytest.raises(Refusal, match="has no topic 'control/ticks'"):
         replay_policy(Recorded(bag))
+
+
+ROUGH = POLICY.parent / "go2_rough"
+
+
+@pytest.mark.parametrize("broken_s", [2.5, 3.3])
+def test_a_walk_of_several_policies_is_replayed_bit_for_bit(
+    tmp_path: Path, broken_s: float
+) -> None:
+    """Switched back and forth, then the active one breaks, in a blend or after it, and the other
+    walks on: each in its own steps, with the gait clock handed on."""
+
+    def break_it(policies: Repertoire, walked_s: float) -> None:
+        rough = policies.policies[1]
+        if walked_s > broken_s and policies.name == "go2_rough" and "infer" not in vars(rough):
+            infer = rough.infer
+
+            def broken() -> np.ndarray:
+                infer()
+                rough.target[:] = np.nan
+                return rough.target
+
+            vars(rough)["infer"] = broken
+
+    path = tmp_path / "switched"
+    record_walk(
+        path,
+        4.0,
+        others=(ROUGH,),
+        switch_every_s=0.9,
+        fallback="go2_walk",
+        meanwhile=break_it,
+    )
+    recorded = Recorded(Bag(path))
+    run = recorded_run(recorded, ("go2_walk", "go2_rough"))
+    both = np.intersect1d(run.policies[0].rows, run.policies[1].rows)
+    assert len(both) > 30  # two blends, side by side
+    assert len(run) > len(run.policies[0]) > len(both)
+    replay = replay_policy(recorded)
+    assert replay.steps == sum(map(len, run.policies))
+    assert replay.values_different == 0, replay.first
+    assert exit_code(replay.checks()) == 0

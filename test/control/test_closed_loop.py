@@ -107,7 +107,7 @@ def test_each_tick_leaves_a_row(sample):
     assert rows.column("vx")[-1] == pytest.approx(0.18)  # shaped with each policy step: 1 m/s^2
     assert np.float32(rows.column("vx")[-1]) == stack.controller.velocity.shaped[0]
     np.testing.assert_array_equal(rows.sent[-1], stack.controller.limiter.sent_block)
-    np.testing.assert_array_equal(rows.action[-10], sample.action)
+    np.testing.assert_array_equal(rows.actions[0][-10], sample.action)
     assert stack.loop.ticks.drain().figures.shape[0] == 0
 
 

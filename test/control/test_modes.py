@@ -21,6 +21,7 @@ GOOD = Situation(
     policy_checked=True,
     sport_released=True,
     can_get_up=True,
+    level=True,
 )
 BAD = {
     "fresh": ({"fresh": False}, "no state"),
@@ -41,6 +42,13 @@ DRIVE = {name: BAD[name] for name in BAD if name != "upright"}
 GET_UP = {"get_up": ({"can_get_up": False}, "may not get up by itself")}
 POLICY = {"policy": ({"policy_checked": False}, "no policy")}
 NEUTRAL = {"neutral": ({"wished": "teleop commands (1, 0, 0)"}, "let go of the command first")}
+
+LEVEL = {"level": ({"level": False}, "tilts too far")}
+CALM = {
+    "switching": ({"switching": True}, "still under way"),
+    "limited": ({"limited": "FL_calf_joint"}, "a limit acts on FL_calf_joint"),
+}
+UNWATCHED = ("fresh", "healthy", "unhealthy", "stopped", "estopped", "fault")
 
 # Written out again, by hand, from the requirements: the table must say the same.
 EXPECTED = {
@@ -79,6 +87,14 @@ EXPECTED = {
     (Mode.SLOWING_DOWN, Event.ESTOP): (Mode.DAMPING, {}),
     (Mode.WALKING, Event.DAMP): (Mode.DAMPING, {}),
     (Mode.WALKING, Event.ESTOP): (Mode.DAMPING, {}),
+    (Mode.WALKING, Event.SWITCH): (
+        Mode.WALKING,
+        {name: BAD[name] for name in UNWATCHED} | LEVEL | CALM,
+    ),
+    (Mode.PASSIVE, Event.SWITCH): (Mode.PASSIVE, POLICY),
+    (Mode.DAMPING, Event.SWITCH): (Mode.DAMPING, POLICY),
+    (Mode.STANDING_UP, Event.SWITCH): (Mode.STANDING_UP, POLICY),
+    (Mode.STANDING, Event.SWITCH): (Mode.STANDING, POLICY),
     (Mode.SITTING_DOWN, Event.STAND): (Mode.STANDING_UP, BAD | MAY_START),
     (Mode.SITTING_DOWN, Event.DONE): (Mode.DAMPING, {}),
     (Mode.SITTING_DOWN, Event.DAMP): (Mode.DAMPING, {}),

@@ -123,12 +123,14 @@ class World:
                 self.look()
 
     def stand_up(self) -> None:
-        """By the service: in PASSIVE a remote's chords are the vendor's."""
+        """By the service: in PASSIVE a remote's chords are the vendor's. Until it is accepted:
+        before that, what moves on the wire is the vendor's own mode."""
         patience = time.monotonic() + PATIENCE_S
-        while not self.is_moving():
+        while subprocess.run(STAND_CALL, env=self._environment, check=False).returncode:
             assert time.monotonic() < patience, self.said()
-            subprocess.run(STAND_CALL, env=self._environment, check=False)
-            self.look()
+        self.commands.take()
+        self.seen.clear()
+        self.wait_for(self.is_moving)
 
     def said(self) -> str:
         self.process.kill()

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim2real_deploy.analysis.policy_replay import TICKS
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded, labelled
 from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.topics import TICKS
 from sim2real_deploy.wire.domains import free_domain
 from support.stack_support import stack
 

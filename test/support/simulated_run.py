@@ -9,17 +9,20 @@ from nav_msgs.msg import Odometry
 from rclpy.serialization import serialize_message
 from std_msgs.msg import Float32MultiArray, Float64MultiArray, String
 
-from sim2real_deploy import paths
+from sim2real_deploy import paths, topics
 from sim2real_deploy.bags import BagWriter, Message, Qos, Topic, definitions
+from sim2real_deploy.bags.runs import attached
 from sim2real_deploy.control.adaptation import beliefs, open_adaptation
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.repertoire import Fallback, Repertoire
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Unsupervised
 from sim2real_deploy.nodes.arrays import doubles, floats, labelled, labelled_rows
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
+from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire.in_process import InProcessLink
 from sim2real_deploy.wire.messages import FAMILIES
@@ -49,17 +52,25 @@ class _Tapped:
 
 class _Simulation:
     def __init__(
-        self, path: Path, policy: Path, twin: TwinRobot | None, preset: str, adaptation: str
+        self,
+        path: Path,
+        policies: Sequence[Path],
+        twin: TwinRobot | None,
+        preset: str,
+        adaptation: str,
+        fallback: str,
     ) -> None:
         self.robot = load_robot("go2")
-        bundle = load_bundle(policy, self.robot)
-        attachments = {
-            "robot.json": self.robot.model_dump_json().encode(),
-            "policy.onnx": bundle.model,
-            "policy.yaml": (policy / "policy.yaml").read_bytes(),
-        }
+        bundles = [load_bundle(policy, self.robot) for policy in policies]
+        bundle = bundles[0]
+        attachments = {"robot.json": self.robot.model_dump_json().encode()}
+        for place, known in enumerate(bundles):
+            attachments[attached("policy.onnx", place)] = known.model
+            content = (policies[place] / "policy.yaml").read_bytes()
+            attachments[attached("policy.yaml", place)] = content
         information = {"robot": "go2", "stage": "field", "policy": bundle.contract.name}
         information["policy_sha256"] = bundle.contract.sha256
+        information["policies"] = ",".join(known.contract.name for known in bundles)
         information["epoch_minus_monotonic_ns"] = str(EPOCH_NS)
         self.writer = BagWriter(path, information, attachments)
         self.batch: list[Message] = []
@@ -72,7 +83,12 @@ class _Simulation:
         self.twin = twin or TwinRobot(self.robot)
         self.link = InProcessLink(self.robot, _Tapped(self.twin, self._on_wire))
         adapts = open_adaptation(self.robot, adaptation)
-        self.controller = Controller(self.robot, load_stage("field"), bundle.open(), adapts)
+        events = load_events(self.robot, "field")
+        self.repertoire = Repertoire(
+            [known.open() for known in bundles],
+            Fallback.before_stop(fallback, events) if fallback else None,
+        )
+        self.controller = Controller(self.robot, load_stage("field"), self.repertoire, adapts)
         self.loop = ControlLoop(self.link, self.controller, Unsupervised())
         self.controller.situation.sport_released = True
         self.mode: Mode | None = None
@@ -103,13 +119,11 @@ class _Simulation:
     def _mirror(self) -> None:
         """What the nodes publish of the loop, fifty times a second."""
         ticks = self.loop.ticks.drain()
-        stepped = ticks.column("policy_stepped") > 0
-        if stepped.any():
-            policy = self.controller.policy
-            assert policy is not None
+        for place, policy in enumerate(self.controller.repertoire.policies):
+            stepped, part = ticks.steps_of(place), topics.part(policy.contract.name, place)
             for topic, names, values in (
-                ("/policy/observation", policy.labels, ticks.observation[stepped]),
-                ("/policy/action", policy.contract.joints, ticks.action[stepped]),
+                (f"/policy/{part}observation", policy.labels, ticks.observations[place][stepped]),
+                (f"/policy/{part}action", policy.contract.joints, ticks.actions[place][stepped]),
             ):
                 for row in values:
                     self.publish(topic, Float32MultiArray(layout=labelled(names), data=floats(row)))
@@ -155,20 +169,31 @@ def record_walk(
     preset: str = "",
     adaptation: str = "none",
     commands: Sequence[tuple[float, float, float]] = ((0.4, 0.0, 0.2),),
+    others: Sequence[Path] = (),
+    switch_every_s: float = 0.0,
+    fallback: str = "",
+    meanwhile: Callable[[Repertoire, float], None] = lambda *_: None,
 ) -> None:
     """Stand up, walk for so long (each command its share), sit down; the bag is closed in order.
 
     Without a twin it is the ideal one. `preset` goes into the bag as the twin node's parameter.
+    With `others` it switches to the next policy every so often; `meanwhile` is called with the
+    policies and the seconds walked.
     """
-    simulation = _Simulation(path, policy, twin, preset, adaptation)
+    simulation = _Simulation(path, (policy, *others), twin, preset, adaptation, fallback)
     simulation.run(0.1)
     simulation.ask(Event.STAND)
     simulation.run(8.0, until=Mode.STANDING)
     simulation.ask(Event.WALK)
+    began_ns, switches = simulation.link.now_ns(), 0
     for command in commands:
         end_ns = simulation.link.now_ns() + int(seconds / len(commands) * 1e9)
         while simulation.link.now_ns() < end_ns:
             simulation.controller.velocity.offer(*command, simulation.link.now_ns())
+            walked_s = (simulation.link.now_ns() - began_ns) / 1e9
+            meanwhile(simulation.repertoire, walked_s)
+            if switch_every_s and walked_s > (switches + 1) * switch_every_s:
+                switches += simulation.controller.switch("", simulation.link.now_ns()).accepted
             simulation.run(0.1)
     assert simulation.controller.mode is Mode.WALKING, simulation.controller.reason
     simulation.ask(Event.SIT)

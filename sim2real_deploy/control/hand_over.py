@@ -1,0 +1,35 @@
+"""From one command to a policy's own, without a step in targets or gains."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim2real_deploy.control.trajectory import mix, smooth
+from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.robots import JointCommand
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """`before` may change meanwhile: it does where a policy gave it that still runs."""
+
+    before: JointCommand
+    start_ns: int
+    seconds: float
+
+    def fill(self, policy: Policy, now_ns: int, asked: JointCommand) -> bool:
+        """Write the command of this moment; True when it is the policy's own."""
+        share = (now_ns - self.start_ns) / (self.seconds * 1e9)
+        before, x = self.before, smooth(share)
+        mix(before.q, policy.target, x, asked.q)
+        mix(before.kp, policy.kp, x, asked.kp)
+        mix(before.kd, policy.kd, x, asked.kd)
+        asked.dq.fill(0.0)
+        asked.torque.fill(0.0)
+        return share >= 1.0
+
+
+def command_of(policy: Policy) -> JointCommand:
+    """A policy's targets and gains, as they are at any time from here on."""
+    rest = np.zeros_like(policy.target)
+    return JointCommand(policy.target, rest, policy.kp, policy.kd, rest)
