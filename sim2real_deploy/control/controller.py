@@ -17,7 +17,7 @@ from sim2real_deploy.control.limits import Limiter
 from sim2real_deploy.control.modes import POLICY_MODES, Decision, Event, Mode, Situation, decide
 from sim2real_deploy.control.repertoire import BLEND_S, LEAD_S, TAKE_OVER_S, Repertoire
 from sim2real_deploy.control.stages import Stage
-from sim2real_deploy.control.trajectory import Trajectory
+from sim2real_deploy.control.trajectory import LetDown, Trajectory
 from sim2real_deploy.control.velocity_command import VelocityCommand
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.policy import Policy
@@ -79,7 +79,7 @@ class Controller:
         self._damping.kd[:] = spec.damping
         kp, kd = (25.0, 0.5) if policy is None else (policy.kp.mean(), policy.kd.mean())
         self.excitation = excitation.protocol(float(kp), float(kd))
-        self._movement: Trajectory | excitation.Excitation | None = None
+        self._movement: Trajectory | LetDown | excitation.Excitation | None = None
         self._get_up: GetUp | None = None
         self._handed_over: HandOver | None = None  # on the way to the policy's own commands
         self._slowing_since_ns = 0
@@ -245,7 +245,7 @@ class Controller:
         if self.mode is Mode.STANDING_UP:
             self._movement = trajectory.stand_up(held, self.spec, now_ns)
         elif self.mode is Mode.SITTING_DOWN:
-            self._movement = trajectory.sit_down(held, self.spec, now_ns)
+            self._movement = trajectory.put_down(held, self.spec, now_ns)
         elif self.mode is Mode.RECOVERING:
             self._get_up = GetUp(held, self.spec, now_ns)
         elif self.mode is Mode.EXCITING:

@@ -1,4 +1,4 @@
-"""Standing up and sitting down: smooth joint paths from wherever the joints are."""
+"""Standing up and being put down: smooth joint paths from wherever the joints are."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,7 @@ from sim2real_deploy.robots.state import Floats
 
 MEAN_SPEED = 1.0  # rad/s, of the joint with the longest way; the peak is 15/8 of it
 SHORTEST_S = 0.4
+LET_DOWN_S = 3.0  # from holding itself to hanging on its gantry
 NEAR_STAND = 0.7  # rad; from further away the legs are folded first, else they push outwards
 
 
@@ -69,7 +70,29 @@ def stand_up(start: JointCommand, spec: RobotSpec, now_ns: int) -> Trajectory:
     return Trajectory(start, poses, spec, now_ns)
 
 
-def sit_down(start: JointCommand, spec: RobotSpec, now_ns: int) -> Trajectory:
+class LetDown:
+    """For a robot that cannot lie down: the joints stay where they are and go soft, slowly, so that
+    the rope of its gantry takes the load."""
+
+    def __init__(self, start: JointCommand, spec: RobotSpec, now_ns: int) -> None:
+        self._start, self._damping, self._start_ns = start.copy(), spec.damping, now_ns
+        self._stiffness = np.zeros_like(self._start.kp)
+
+    def fill(self, now_ns: int, out: JointCommand) -> bool:
+        elapsed = (now_ns - self._start_ns) / 1e9
+        x = smooth(elapsed / LET_DOWN_S)
+        np.copyto(out.q, self._start.q)
+        mix(self._start.kp, self._stiffness, x, out.kp)
+        mix(self._start.kd, self._damping, x, out.kd)
+        out.dq.fill(0.0)
+        out.torque.fill(0.0)
+        return elapsed >= LET_DOWN_S
+
+
+def put_down(start: JointCommand, spec: RobotSpec, now_ns: int) -> "Trajectory | LetDown":
+    """The last movement before damping, as the robot's file says."""
+    if spec.put_down == "gantry":
+        return LetDown(start, spec, now_ns)
     return Trajectory(start, [spec.sit_pose], spec, now_ns)
 
 

@@ -18,6 +18,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.record import GateRow, load_record, sha256_of
 from sim2real_deploy.gate.scenarios import load_scenarios, needed_for
 from sim2real_deploy.policy.contract import bundle_folder
+from sim2real_deploy.robots import load_robot
 from sim2real_deploy.topics import MODE, SAFETY, STATISTICS, TICKS
 
 WAIVER = "I accept an untested policy"
@@ -32,6 +33,8 @@ def check_clearance(
     policy: str, robot: str, stage: str, runs: Path, last_run: str, waiver: str
 ) -> None:
     """Refuses, or returns."""
+    if why := load_robot(robot).twin_only:
+        raise Refusal(f"robot '{robot}' is for the twin alone: {why}")
     stages = stages_up_to(stage)
     if len(stages) == 1:
         return

@@ -133,6 +133,8 @@ class RobotSpec(Strict):
     model: str  # MJCF file of the twin
     joint_count: int = Field(gt=0)  # said twice on purpose: a lost row must not go unnoticed
     base_height: float = Field(gt=0)  # m, trunk above the ground when standing
+    put_down: Literal["sit", "gantry"] = "sit"  # how it ends: lying down, or let down on a rope
+    twin_only: str = ""  # why no real robot may be driven by this file, "" if one may
     wire: Wire
     joints: tuple[Joint, ...]
     legs: dict[str, Leg]

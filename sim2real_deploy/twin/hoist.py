@@ -2,7 +2,8 @@
 
 A model with a site `hoist` is tied there. The rope goes slack as the robot comes to stand and
 catches it while it leans; once it has been slack for a while the robot stands by itself, and
-whoever minds the hoist takes it off.
+whoever minds the hoist takes it off. When the motors go soft while it still stands, it is put on
+again: that is how such a robot is let down.
 """
 
 from typing import Any
@@ -14,6 +15,8 @@ CRANE = "hoist_crane"
 CRANE_HEIGHT = 3.0  # m above the robot's base when it stands
 SLACK = 0.05  # m the robot may sink before the rope holds it
 OFF_AFTER_NS = 2_000_000_000
+SOFT = 0.25  # of the stiffness it stands with: less does not hold it
+STANDS = 0.8  # of its standing height, at least
 FOLLOW_S = 0.5  # time constant with which the crane comes after the robot
 
 
@@ -51,11 +54,16 @@ class Hoist:
         self._slack_since_ns: int | None = None
         self._last_ns = 0
 
-    def update(self, now_ns: int) -> None:
-        """Roll the crane along; come off when the rope has been slack for long enough."""
-        if not self.on:
-            return
+    def update(self, now_ns: int, stiffness: float) -> None:
+        """Roll the crane along; come off when the rope has been slack for long enough, and go on
+        again when motors of this `stiffness` (of what it stands with) let a standing robot go."""
         data = self._data
+        if not self.on:
+            if stiffness < SOFT and data.qpos[2] > STANDS * self.hanging_height and _upright(data):
+                data.mocap_pos[0, :2] = data.qpos[:2]
+                self.hang_up()
+                self._last_ns = now_ns
+            return
         share = (now_ns - self._last_ns) / 1e9 / FOLLOW_S
         self._last_ns = now_ns
         data.mocap_pos[0, :2] += share * (data.qpos[:2] - data.mocap_pos[0, :2])
@@ -66,3 +74,8 @@ class Hoist:
         elif now_ns - self._slack_since_ns > OFF_AFTER_NS:
             self.on = False
             self._model.tendon_limited[self._rope] = 0
+
+
+def _upright(data: Any) -> bool:
+    _, x, y, _ = data.qpos[3:7]
+    return bool(1.0 - 2.0 * (x * x + y * y) > 0.9)

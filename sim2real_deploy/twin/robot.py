@@ -105,6 +105,7 @@ class TwinRobot:
         floor_geoms = np.array([i for i, n in enumerate(names) if n.startswith(FLOOR_GEOM)])
         self.disturbances = Disturbances(self.model, self.data, base, floor_geoms)
         self.hoist = Hoist.of(self.model, self.data, base)
+        self._standing_kp = float(robot.kp.sum())
         self._geom_names = names
         self._feet = np.array([names.index(foot) for foot in robot.foot_names], np.intp)
         self._expected = {*self._feet.tolist(), *floor_geoms.tolist()}  # to touch each other
@@ -202,7 +203,7 @@ class TwinRobot:
         self.boards.watch(now)
         self.disturbances.update(now)
         if self.hoist is not None:
-            self.hoist.update(now)
+            self.hoist.update(now, float(self.boards.command.kp.sum()) / self._standing_kp)
         self._live()
         self._periods += 1
         self._now_ns = now = round(self._periods * self._period * 1e9)

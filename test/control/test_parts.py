@@ -58,7 +58,7 @@ def test_legs_are_folded_before_a_long_way_up():
 
 
 def test_sitting_down_ends_in_the_sit_pose():
-    commands = follow(trajectory.sit_down(limp(SPEC.stand_pose), SPEC, 0))
+    commands = follow(trajectory.put_down(limp(SPEC.stand_pose), SPEC, 0))
     np.testing.assert_allclose(commands[-1].q, SPEC.sit_pose, atol=1e-5)
 
 
