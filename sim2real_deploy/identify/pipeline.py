@@ -33,6 +33,9 @@ OFFSET_TRUST = 4.0  # times the deviation that the balance of torques claims for
 LEAST_OFFSET_SIGMA = 0.005  # rad
 LEAST_SIGMA = 0.004  # of strength, whatever stage A says
 SPEED_SIGMA = 0.01
+# The torque that is read is of the last millisecond of a period: a command that comes into force a
+# millisecond later reads the same, and only rollouts can tell.
+UNTOLD_DELAY = 0.001  # s
 LAGGING_SHARE = 0.7  # of the joints: else none of them lags
 LATER_EVIDENCE = 0.93  # of the cost: a delay of one step more must explain that much better
 ATTITUDE_FROM_IMU = 0.01  # rad: a quaternion that says more than this is one
@@ -74,6 +77,8 @@ def identify(
         figures = fit.point.figures
         found = dynamics.balance(robot, chosen, fit.point.attitudes, figures)
         left = tuple(dynamics.unexplained(found, figures, robot))
+    else:
+        figures = figures.with_(delay=figures.delay + UNTOLD_DELAY / 2)
     progress("weighing the trunk", 0.95)
     grounded = [r for r in recordings if not _hangs(r)]
     trunk = identify_trunk(robot, grounded, figures) if grounded else None

@@ -131,13 +131,14 @@ class RolloutFit:
         return point, cost, number + 1
 
     def _weigh_errors(self, parts: Sequence[Array], first: bool = False) -> None:
-        """Trust each joint's readings as far as the rollouts come to them."""
-        least = FIRST_SIGMAS if first else LEAST_SIGMAS
+        """Trust each joint's readings as far as the rollouts come to them.
+
+        Never less than at first: a model that falls short must still land where the robot did.
+        """
+        low, high = (FIRST_SIGMAS if first else LEAST_SIGMAS), FIRST_SIGMAS
+        spread = [1.2 * np.median(np.abs(e), axis=(0, 1)) / 0.6745 for e in parts]
         self._sigma = np.stack(
-            [
-                np.maximum(1.2 * np.median(np.abs(e), axis=(0, 1)) / 0.6745, s)
-                for e, s in zip(parts, least, strict=True)
-            ]
+            [np.clip(s, a, b) for s, a, b in zip(spread, low, high, strict=True)]
         )
         self._alike = 1.0 if first else _rows_alike(parts[0] / self._sigma[0])
 
