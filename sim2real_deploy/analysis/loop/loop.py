@@ -125,7 +125,10 @@ def run_loop(settings: Settings, folder: Path, told: Told) -> Loop:
     before = step("gap_before", base, lambda place: _gaps(place, walks, policy, start))
     randomised = step(
         "randomise",
-        {"from": [found.digest, before.digest], "config": settings.config, "name": settings.name},
+        {
+            "from": [found.digest, before.digest],
+            "config": load_training(settings.config).model_dump(mode="json"),
+        },
         lambda place: _randomise(place, settings, found, before, spec),
     )
     twin_path = randomised.folder / TWIN
