@@ -7,6 +7,7 @@ import numpy as np
 
 from sim2real_deploy.analysis.gap.walk import Array
 from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.drive import SEEN_EVERY, Drive, fallen, heading_velocity
 from sim2real_deploy.gate.engines import SimulatedRobot
 from sim2real_deploy.policy.bundle import Bundle
@@ -51,10 +52,13 @@ def track(bundle: Bundle, robot: SimulatedRobot, seeds: range) -> Tracking:
 def _walk(bundle: Bundle, robot: SimulatedRobot, seed: int) -> tuple[Array, bool, bool]:
     robot.reset(seed)
     drive = Drive(bundle, robot, supervised=True)
-    drive.stand_and_walk()
     commands = commands_of(seed)
     rate = bundle.spec.wire.rate_hz
     missed = -commands
+    try:
+        drive.stand_and_walk()
+    except Refusal:  # too weak to stand: it follows none of the commands
+        return missed, False, True
     look = partial(fallen, robot)
     for number, command in enumerate(commands):
         seen = []
