@@ -115,6 +115,20 @@ class Bus(Strict):
         return Bus(delay=self.delay + self.jitter / 2)
 
 
+class NetworkFile(Strict):
+    """A learnt network that belongs to a twin (`sim2real learn`, `twin/networks.py`)."""
+
+    file: str  # beside the twin's own file
+    digest: str
+
+
+class Learned(Strict):
+    """What physics leaves over."""
+
+    actuator: NetworkFile | None = None  # torque and dry friction beyond the identified motor's
+    action: NetworkFile | None = None  # change of the joint targets, for the simulator alone
+
+
 class Imperfections(Strict):
     motors: Motors = Motors()
     encoders: Encoders = Encoders()
@@ -123,6 +137,7 @@ class Imperfections(Strict):
     power: Power = Power()
     command_bus: Bus = Bus()  # from the computer to the motors
     state_bus: Bus = Bus()  # and back
+    learned: Learned = Learned()
     command_timeout: float = Field(default=0.2, ge=0)  # s without a good command; 0: never damps
 
     def without_chance(self) -> "Imperfections":

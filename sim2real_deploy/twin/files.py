@@ -57,7 +57,17 @@ def load_twin_file(name: str, robot: str) -> TwinFile:
     file = configfile.load(path, TwinFile)
     if file.robot != robot:
         raise Refusal(f"{path}: is a twin of {file.robot}, not of {robot}")
-    return file
+    return file if path == paths.config_file(f"twins/{path.name}") else _beside(file, path.parent)
+
+
+def _beside(file: TwinFile, folder: Path) -> TwinFile:
+    """A twin outside config/twins has its networks in its own folder."""
+    placed = {
+        kind: network and network.model_copy(update={"file": str(folder.resolve() / network.file)})
+        for kind, network in file.twin.learned
+    }
+    learned = file.twin.learned.model_copy(update=placed)
+    return file.model_copy(update={"twin": file.twin.model_copy(update={"learned": learned})})
 
 
 def known_twin(name: str) -> Path:

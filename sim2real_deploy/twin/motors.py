@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin import config
+from sim2real_deploy.twin.actuator_net import ActuatorNet
 from sim2real_deploy.twin.kernels import follow_joints, heat, stick, tell_motors
 from sim2real_deploy.twin.model import KD, KP, MOTOR_INPUTS, RESISTANCE, SUPPLY
 from sim2real_deploy.twin.per_joint import per_joint
@@ -64,6 +65,8 @@ class MotorModel:
         self._twist = np.zeros(joints)  # of the gear: motor's side less joint's side
         self.temperature = np.full(joints, imperfections.heat.start)
         self._driven_by: MotorCommand | None = None
+        self._learned: ActuatorNet | None = None
+        self._shift: Vector | None = None
         self._friction = model.dof_frictionloss[-joints:]
         self._sliding = per_joint(imperfections.friction, robot, "motors.friction")
         self._extra_at_rest = per_joint(imperfections.stribeck, robot, "motors.stribeck")
@@ -78,6 +81,14 @@ class MotorModel:
         """So many times the dry friction in these joints, from now on."""
         self._sliding[joints] *= times
         self._friction[:] = self._sliding + self._extra_at_rest
+
+    def learn(self, network: ActuatorNet) -> None:
+        """From now on, what physics leaves over is added."""
+        self._learned = network
+
+    def shift(self, targets: Vector) -> None:
+        """From now on, motors go for targets that are off by this, which may change."""
+        self._shift = targets
 
     def engage(self) -> None:
         """Put the motor's side of each gear in the middle of its play."""
@@ -102,10 +113,13 @@ class MotorModel:
             speed = self._made_of.stribeck_speed
             stick(self._friction, self._sliding, self._extra_at_rest, self._dq, speed)
 
-    def drive(self, command: MotorCommand, misread: Vector, speed_gain: Vector) -> None:
+    def drive(
+        self, command: MotorCommand, misread: Vector, speed_gain: Vector, begins: bool = True
+    ) -> None:
         """Hand a command over for the steps to come. The boards' own readings of position and
         velocity are off by `misread` (the first rows), the gear's twist not counted, and their
-        velocity is `speed_gain` times the joint's."""
+        velocity is `speed_gain` times the joint's. What is learnt is asked where a wire period
+        `begins`, and holds until the next one."""
         if command.anew or command is not self._driven_by:
             self._gains[:], self._torque[:] = command.gains, command.torque
             self._gains[1] *= speed_gain
@@ -119,6 +133,17 @@ class MotorModel:
             self._current,
             self._bounds,
         )
+        if self._shift is not None:
+            self._told[:, 0] += self._shift
+        if self._learned is not None:
+            self._add_learned(self._learned, command, begins)
+
+    def _add_learned(self, network: ActuatorNet, command: MotorCommand, begins: bool) -> None:
+        if begins:
+            network.update(self._told, self._gains, command.torque, self._q, self._dq, self._bounds)
+            rest = self._friction if self._sticks else self._sliding
+            np.maximum(rest + network.friction, 0.0, out=self._friction)
+        np.add(command.torque, network.torque, out=self._torque)
 
     def drive_at(self, torque: Vector) -> None:
         """Ask for torques as they are: for boards whose PD law no longer is one."""

@@ -15,11 +15,13 @@ import numpy.typing as npt
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.geometry import to_body_rows
 from sim2real_deploy.twin import config
+from sim2real_deploy.twin.actuator_net import ActuatorNet, load_actuator
 from sim2real_deploy.twin.battery import BatteryModel
 from sim2real_deploy.twin.boards import Boards
 from sim2real_deploy.twin.body import shape_body
 from sim2real_deploy.twin.bus import MessageBus
 from sim2real_deploy.twin.delay_line import DelayLine
+from sim2real_deploy.twin.delta_action import DeltaAction, load_delta
 from sim2real_deploy.twin.disturbances import Disturbances, Push, Slip
 from sim2real_deploy.twin.faults import Fault, Faults
 from sim2real_deploy.twin.floors import FLOOR_GEOM, Floor
@@ -91,6 +93,9 @@ class TwinRobot:
         motors, timestep = self.imperfections.motors, self._period / physics.steps
         lag = per_joint(motors.lag, robot, "motors.lag")
         delay = per_joint(motors.delay, robot, "motors.delay")
+        learned = self.imperfections.learned
+        self._actuator = learned.actuator and load_actuator(learned.actuator, robot)
+        self._delta = learned.action and load_delta(learned.action, robot)
         self._late = np.rint(delay / timestep).astype(np.int64)  # physics steps
         spec = build_spec(robot, self.floor, timestep=timestep, lag=lag)
         Hoist.add(spec, robot.base_height + float(self.floor.height(0.0, 0.0)))
@@ -129,6 +134,13 @@ class TwinRobot:
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:] = self._found
         self.motors = MotorModel(self.robot, errors.motors, self.model, self.data)
+        if self._actuator:
+            self.motors.learn(ActuatorNet(self._actuator, self._period))
+        self._action: DeltaAction | None = None
+        if self._delta:
+            offset = per_joint(errors.encoders.offset, self.robot, "encoders.offset")
+            self._action = DeltaAction(self._delta, self._period, offset)
+            self.motors.shift(self._action.delta)
         mujoco.mj_forward(self.model, self.data)
         self._now_ns = 0
         self._periods = 0
@@ -287,10 +299,12 @@ class TwinRobot:
         faulty = self.faults.in_force and self.faults.concern("motor", "encoder")
         for chunk, steps in enumerate(self._line.chunks):
             late = self._line.take(chunk)
+            if self._action is not None and chunk == 0:
+                self._action.update(self._qpos, self._qvel, self._rate, self._quaternion, late.q)
             if faulty:
                 self._live_with_faults(late, steps)
             else:
-                self.motors.drive(late, self.encoders.noise, self.encoders.speed_gain)
+                self.motors.drive(late, self.encoders.noise, self.encoders.speed_gain, chunk == 0)
                 self._physics.step(steps)
         self._measure_joints()
 

@@ -1,0 +1,1 @@
+"""What physics leaves over, learnt from the same recordings: actuator networks, delta actions."""

@@ -1,0 +1,178 @@
+"""Many stretches of a recording rolled out at once in the twin's own model, trunk free.
+
+The state that a recording lacks is made up for: the height from the lowest foot, the velocity of
+the trunk from the feet that stand. So joints, gyro and gravity are enough.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+from mujoco import rollout
+
+from sim2real_deploy.identify.figures import Figures, figures_of
+from sim2real_deploy.identify.recording import Recording, smooth
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.robots.geometry import gravity_in_body_rows, to_world_rows
+from sim2real_deploy.twin.config import Imperfections
+from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.model import KD, KP
+from sim2real_deploy.twin.robot import TwinRobot
+
+Array = npt.NDArray[np.float64]
+
+STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
+STANDS = 0.02  # m above the lowest foot: it may stand, too
+SLOW = 75  # rows either side over which the trunk's speed changes little
+HALF = 4  # rows either side in the smoothing of the states that windows begin in
+FREE_Q, FREE_V = 7, 6
+
+
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """A recording at its wire rate, as windows need it."""
+
+    q: Array
+    dq: Array
+    quaternion: Array
+    gyro: Array  # rad/s, in the trunk's axes
+    gravity: Array  # direction, in the trunk's axes
+    velocity: Array  # m/s, in the trunk's axes
+    target: Array
+    kp: Array
+    kd: Array
+
+    def __len__(self) -> int:
+        return len(self.q)
+
+
+def motion_of(recording: Recording, simulator: "Simulator") -> Motion:
+    figures = simulator.figures
+    q = smooth(recording["q"], HALF) - figures.offset
+    dq = smooth(recording["dq"], HALF) / figures.speed_gain
+    gyro = smooth(recording["gyroscope"], HALF)
+    if "quaternion" in recording:
+        quaternion = recording["quaternion"]
+    else:
+        quaternion = _upright(recording["gravity"])
+    gravity = gravity_in_body_rows(quaternion)
+    velocity = simulator.leg_velocity(q, dq, gyro, gravity)
+    if "velocity" in recording:
+        velocity = recording["velocity"]
+    target = recording["target_q"] - figures.offset
+    return Motion(
+        q, dq, quaternion, gyro, gravity, velocity, target, recording["kp"], recording["kd"]
+    )
+
+
+def _upright(gravity: Array) -> Array:
+    """A rotation, heading zero, that feels gravity like this: w, x, y, z."""
+    down = gravity / np.linalg.norm(gravity, axis=1, keepdims=True)
+    roll = np.arctan2(-down[:, 1], -down[:, 2])
+    pitch = np.arcsin(np.clip(down[:, 0], -1, 1))
+    cr, sr, cp, sp = np.cos(roll / 2), np.sin(roll / 2), np.cos(pitch / 2), np.sin(pitch / 2)
+    return np.stack((cr * cp, sr * cp, cr * sp, -sr * sp), axis=1)
+
+
+class Simulator:
+    """The twin's body and motors; commands are as old as they are on the robot."""
+
+    def __init__(self, robot: RobotSpec, twin: Imperfections, kp: Array, kd: Array) -> None:
+        body = TwinRobot(robot, Floor(), twin.without_chance())
+        self.robot, self.figures = robot, figures_of(twin, robot)
+        self.model: Any = body.model
+        self._data = mujoco.MjData(self.model)
+        self._rollout = rollout.Rollout(nthread=1)
+        self.steps = round(1 / robot.wire.rate_hz / self.model.opt.timestep)
+        figures: Figures = self.figures
+        self.model.actuator_gainprm[:, KP] = figures.strength * kp
+        self.model.actuator_gainprm[:, KD] = figures.strength * kd * figures.speed_gain
+        self._late = np.rint(figures.delay / self.model.opt.timestep).astype(np.int64)
+        self._feet = [self.model.geom(name).id for name in robot.foot_names]
+        self._radius = np.array([self.model.geom(name).size[0] for name in robot.foot_names])
+        self.size = mujoco.mj_stateSize(self.model, STATE)
+        joints, nq = robot.joint_count, self.model.nq
+        self.q = slice(1 + FREE_Q, 1 + FREE_Q + joints)
+        self.dq = slice(1 + nq + FREE_V, 1 + nq + FREE_V + joints)
+        self.turning = slice(1 + nq + 3, 1 + nq + FREE_V)
+        self.quaternion = slice(4, 1 + FREE_Q)
+
+    def close(self) -> None:
+        self._rollout.close()
+
+    def start(self, motion: Motion, rows: npt.NDArray[np.int64]) -> Array:
+        """The recorded state in each of these rows, its lowest foot on the floor."""
+        model, data = self.model, self._data
+        states = np.zeros((len(rows), self.size))
+        nq = model.nq
+        states[:, self.quaternion] = motion.quaternion[rows]
+        states[:, self.q], states[:, self.dq] = motion.q[rows], motion.dq[rows]
+        world = to_world_rows(motion.quaternion[rows], motion.velocity[rows])
+        states[:, 1 + nq : 4 + nq] = world
+        states[:, self.turning] = motion.gyro[rows]
+        for state in states:
+            data.qpos[:] = state[1 : 1 + nq]
+            mujoco.mj_kinematics(model, data)
+            state[3] = -float((data.geom_xpos[self._feet, 2] - self._radius).min())
+        return states
+
+    def advance(
+        self, states: Array, motion: Motion, rows: npt.NDArray[np.int64], count: int, delta: Array
+    ) -> Array:
+        """So many rows on; the target is the recorded one plus `delta` (windows x joints)."""
+        joints = self.robot.joint_count
+        steps = rows[:, None] * self.steps + np.arange(count * self.steps)
+        row = np.maximum((steps[..., None] - self._late) // self.steps, 0)
+        told = np.zeros((len(rows), count * self.steps, self.model.nu))
+        inputs = told.reshape(len(rows), count * self.steps, joints, 3)
+        inputs[..., 0] = motion.target[row, np.arange(joints)] + delta[:, None]
+        after, _ = self._rollout.rollout(self.model, self._data, states, told)
+        return np.asarray(after[:, -1])
+
+    def gravity(self, states: Array) -> Array:
+        return gravity_in_body_rows(states[:, self.quaternion])
+
+    def leg_velocity(self, q: Array, dq: Array, gyro: Array, gravity: Array) -> Array:
+        """The trunk's velocity in its own axes, from feet that neither slip nor lift.
+
+        Which feet stand is not known: the two lowest say about how fast it goes, then of those
+        near the floor the two count that agree best with that.
+        """
+        low, speeds = self._feet_move(q, dq, gyro, gravity)
+        deepest = np.argsort(-low, axis=1)[:, :2]
+        rows = np.arange(len(q))[:, None]
+        about = _running_median(speeds[rows, deepest].mean(axis=1), SLOW)
+        odd = np.linalg.norm(speeds - about[:, None], axis=2)
+        odd[low < low.max(axis=1, keepdims=True) - STANDS] = np.inf
+        chosen = np.argsort(odd, axis=1)[:, :2]
+        good = np.isfinite(odd[rows, chosen])[..., None]
+        mean = np.where(good, speeds[rows, chosen], 0.0).sum(1) / np.maximum(good.sum(1), 1)
+        return smooth(mean, HALF)
+
+    def _feet_move(self, q: Array, dq: Array, gyro: Array, gravity: Array) -> tuple[Array, Array]:
+        """How low each foot is (m along gravity), and how the trunk moves if that foot stands."""
+        model, data, feet = self.model, self._data, self._feet
+        data.qpos[:] = 0.0
+        data.qpos[3] = 1.0
+        low = np.zeros((len(q), len(feet)))
+        speeds = np.zeros((len(q), len(feet), 3))
+        turn, slide = np.zeros((2, 3, model.nv))
+        for row in range(len(q)):
+            data.qpos[FREE_Q:] = q[row]
+            mujoco.mj_kinematics(model, data)
+            mujoco.mj_comPos(model, data)
+            places = data.geom_xpos[feet]
+            low[row] = places @ gravity[row] + self._radius
+            for number, foot in enumerate(feet):
+                mujoco.mj_jac(model, data, slide, turn, places[number], model.geom_bodyid[foot])
+                speeds[row, number] = -slide[:, FREE_V:] @ dq[row]
+            speeds[row] -= np.cross(gyro[row], places)
+        return low, speeds
+
+
+def _running_median(values: Array, half: int) -> Array:
+    padded = np.pad(values, ((half, half), (0, 0)), mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1, axis=0)
+    return np.asarray(np.median(windows, axis=-1))

@@ -1,0 +1,61 @@
+"""A learnt network goes into a new twin: its file, the network beside it, nothing overwritten."""
+
+import shutil
+from pathlib import Path
+
+from sim2real_deploy.errors import Refusal
+from sim2real_deploy.twin.config import NetworkFile
+from sim2real_deploy.twin.files import (
+    IDEAL,
+    TwinFile,
+    load_twin_file,
+    twin_path,
+    write_twin_file,
+)
+from sim2real_deploy.twin.networks import Stored, digest, place, write_network
+
+KINDS = ("actuator", "action")
+
+
+def identified_twin(name: str, robot: str) -> TwinFile:
+    """What physics leaves over is what is left after identification, never instead of it."""
+    file = load_twin_file(name, robot) if name != IDEAL else None
+    if file is None or file.identified is None:
+        raise Refusal(
+            f"twin '{name}' was never identified: a network would learn what a few figures say "
+            "better. Run `sim2real identify BAG... --output NAME` first, then learn on NAME"
+        )
+    return file
+
+
+def check_free(output: str) -> None:
+    """Before any work: the new twin's files may not be there yet."""
+    for path in (twin_path(output), *(_network_path(output, kind) for kind in KINDS)):
+        if path.exists():
+            raise Refusal(f"{path}: is there already; choose another name, or take it away first")
+
+
+def store(output: str, file: TwinFile, kind: str, network: Stored, source: str) -> Path:
+    """Write twin `output`: the given one with this network, which replaces one of its kind."""
+    check_free(output)
+    path = twin_path(output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    changed: dict[str, NetworkFile] = {}
+    for other in KINDS:
+        named = getattr(file.twin.learned, other)
+        if other != kind and named is not None:
+            copied = _network_path(output, other)
+            shutil.copyfile(place(named), copied)
+            changed[other] = NetworkFile(file=copied.name, digest=digest(copied))
+    target = _network_path(output, kind)
+    changed[kind] = NetworkFile(file=target.name, digest=write_network(target, network))
+    learned = file.twin.learned.model_copy(update=changed)
+    twin = file.twin.model_copy(update={"learned": learned})
+    sources = file.sources | {f"learned.{kind}": source}
+    write_twin_file(path, file.model_copy(update={"twin": twin, "sources": sources}))
+    return path
+
+
+def _network_path(output: str, kind: str) -> Path:
+    path = twin_path(output)
+    return path.with_name(f"{path.stem}.{kind}.npz")
