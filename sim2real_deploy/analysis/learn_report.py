@@ -12,7 +12,7 @@ from sim2real_deploy.analysis.report import write_page
 from sim2real_deploy.analysis.sections import Cell, Section, table
 from sim2real_deploy.identify.learn import summary
 from sim2real_deploy.identify.learn.actuator import Errors, Learned, predict
-from sim2real_deploy.identify.learn.delta import HEAD, Found
+from sim2real_deploy.identify.learn.delta import Found
 from sim2real_deploy.identify.recording import Recording
 from sim2real_deploy.twin.actuator_net import FRICTION, TORQUE
 
@@ -132,14 +132,11 @@ def _values(errors: Errors) -> tuple[float, float, float]:
 def write_action_report(
     path: Path, twin: str, recordings: Sequence[Recording], found: Found
 ) -> None:
-    rows: list[list[Cell]] = [list(row) for row in found.rows()]
-    names = ("ideal motor", "identified", "+ delta action")
     charts = []
-    for after, *values, _ in found.rows():
-        content = [
-            Bar(n, 1e3 * v, f"{1e3 * v:.1f} mrad") for n, v in zip(names, values, strict=True)
-        ]
-        charts.append(bars(f"After {after} s, mrad rms", content, 1.15e3 * max(values)))
+    for k, horizon in enumerate(found.horizons):
+        rms = {name: 1e3 * float(np.sqrt(np.mean(e[k] ** 2))) for name, e in found.errors.items()}
+        steps = [Bar(name, value, f"{value:.1f} mrad") for name, value in rms.items()]
+        charts.append(bars(f"After {horizon:g} s, mrad rms", steps, 1.15 * max(rms.values())))
     text = (
         "Windows that begin in a recorded state and follow the recorded commands, in blocks of "
         "time that were kept back. " + found.verdict
@@ -147,12 +144,12 @@ def write_action_report(
     joints: list[list[Cell]] = [
         [name, 1e3 * plain, 1e3 * learned, "" if learned < plain else "does not help here"]
         for name, plain, learned in zip(
-            found.robot.joint_names, found.identified[-1], found.learned[-1], strict=True
+            found.robot.joint_names, *(e[-1] for e in list(found.errors.values())[-2:]), strict=True
         )
     ]
-    head = ("joint", "identified, mrad", "+ delta action, mrad", "")
+    head = ("joint", "without, mrad", "with delta action, mrad", "")
     sections = [
-        Section("What each step explains", text, [table(HEAD, rows)], bars=charts),
+        Section("What each step explains", text, [table(found.head, found.rows())], bars=charts),
         Section(f"Joint by joint, after {found.horizons[-1]:g} s", "", [table(head, joints)]),
         Section(
             "The changes themselves",
@@ -163,5 +160,5 @@ def write_action_report(
     about = f"{found.robot.title} · learnt on twin {twin} from " + ", ".join(
         f"{r.name} ({r.digest})" for r in recordings
     )
-    content = {"duration": SHOWN_S, "sections": [asdict(section) for section in sections]}
-    write_page(path, "Delta action", about, content)
+    page = {"duration": SHOWN_S, "sections": [asdict(section) for section in sections]}
+    write_page(path, "Delta action", about, page)

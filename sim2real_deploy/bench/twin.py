@@ -93,7 +93,7 @@ def measure_speed(robot: RobotSpec, preset: str) -> Speed:
     Bare physics makes the same motion: same start, same motor torques.
     """
     twin = TwinRobot(robot, imperfections=load_imperfections(preset, robot.name))
-    samples = _trot(robot)
+    samples = trot(robot)
     for k in range(_WARM_UP):
         twin.advance(samples[k % len(samples)])
     steps = round(1 / (robot.wire.rate_hz * twin.model.opt.timestep))
@@ -167,7 +167,7 @@ def _serve(robot: RobotSpec, preset: str, domain: int) -> None:
         threading.Event().wait()  # until it is terminated
 
 
-def _trot(robot: RobotSpec) -> list[bytes]:
+def trot(robot: RobotSpec) -> list[bytes]:
     """One cycle of rt/lowcmd samples for a trot in place."""
     encoder = CommandEncoder(robot)
     zero = np.zeros(robot.joint_count, np.float32)

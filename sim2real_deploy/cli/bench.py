@@ -220,3 +220,25 @@ def scale(
 
     measure = partial(benchmark.run, bag, minutes or [1.0, 10.0, 100.0])
     raise typer.Exit(conduct("bench scale", measure, json))
+
+
+@bench.command()
+def learn(
+    json: Json = None,
+    robots: Annotated[int, typer.Option(min=1, help="Hidden robots on the hoist.")] = 3,
+    only: Annotated[
+        str, typer.Option(help="Some of hidden,nothing,drake,chirp,walk,cost; else all.")
+    ] = "",
+    real: Annotated[
+        Path | None, typer.Option(help="Folder with go2_chirp and go2_walk in it.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the hidden robots.")] = 1,
+) -> None:
+    """What learnt networks add to identification, on data they have not seen; what they cost."""
+    from sim2real_deploy.bench import learn as benchmark
+    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.real_logs import beside
+
+    parts = [name.strip() for name in only.split(",") if name.strip()]
+    measure = partial(benchmark.run, robots, parts, real or beside(), seed)
+    raise typer.Exit(conduct("bench learn", measure, json))

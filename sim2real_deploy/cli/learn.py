@@ -93,7 +93,7 @@ def action(
 
     from sim2real_deploy.analysis.learn_report import write_action_report
     from sim2real_deploy.identify.learn import store
-    from sim2real_deploy.identify.learn.delta import HEAD, learn_action
+    from sim2real_deploy.identify.learn.delta import learn_action
     from sim2real_deploy.robots import load_robot
 
     spec, recordings = load_robot(robot), _recordings(bags)
@@ -108,7 +108,7 @@ def action(
             file.twin,
             lambda what, done: bar.update(task, description=what, completed=done),
         )
-    table = Table(*HEAD, title="joints in held-out windows, rad rms after so many seconds")
+    table = Table(*found.head, title="joints in held-out windows, rad rms after so many seconds")
     for row in found.rows():
         table.add_row(*(f"{x:.3g}" if isinstance(x, float) else x for x in row))
     Console().print(table)

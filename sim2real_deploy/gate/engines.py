@@ -56,13 +56,14 @@ def open_robot(
     engine: str, robot: RobotSpec, floor: Floor, imperfections: Imperfections, payload: float = 0.0
 ) -> SimulatedRobot:
     """A robot with `payload` kg on its trunk; call `reset(seed)` before use."""
-    twin = TwinRobot(robot, floor, imperfections, physics=_physics(engine))
+    twin = TwinRobot(robot, floor, imperfections, physics=engine_physics(engine))
     if payload:
         twin.carry(payload)
     return twin
 
 
-def _physics(engine: str) -> type[Physics]:
+def engine_physics(engine: str) -> type[Physics]:
+    """The engine of this name, for a TwinRobot."""
     engines = {FIRST: lambda: MujocoPhysics, SECOND: _drake}
     if engine not in engines:
         raise Refusal(

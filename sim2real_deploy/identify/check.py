@@ -52,7 +52,7 @@ def replay_hung(recording: Recording, figures: Figures, attitude: Array) -> Repl
         q_rms=float(np.sqrt(np.mean(error**2))),
         q_rms_by_joint=np.sqrt(np.mean(error**2, axis=0)),
         torque_share=_share(wrong, true),
-        slow_torque_share=_share(_slow(wrong, recording.period), true),
+        slow_torque_share=_share(below(wrong, recording.period, SLOW_HZ), true),
         diverged=bool(np.abs(error).max() > MOST_OFF),
     )
 
@@ -62,7 +62,8 @@ def _share(wrong: Array, true: Array) -> float:
     return float(np.sqrt(np.mean(wrong**2))) / size if size > 0 else float("nan")
 
 
-def _slow(values: Array, period: float) -> Array:
+def below(values: Array, period: float, hz: float) -> Array:
+    """What is slower than that, column by column."""
     spectrum = np.fft.rfft(values, axis=0)
-    spectrum[np.fft.rfftfreq(len(values), period) > SLOW_HZ] = 0.0
+    spectrum[np.fft.rfftfreq(len(values), period) > hz] = 0.0
     return np.asarray(np.fft.irfft(spectrum, len(values), axis=0))

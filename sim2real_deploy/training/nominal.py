@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.robots import RobotSpec
-from sim2real_deploy.twin.config import Imperfections, Trunk
+from sim2real_deploy.twin.config import Imperfections, Learned, Trunk
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.per_joint import per_joint
 
@@ -24,6 +24,7 @@ class Nominal:
     armature: Array | None  # kg m^2
     offset: Array  # rad, read beyond where the joint is
     trunk: Trunk  # how it differs from the model's
+    learned: Learned  # what its figures leave over
 
 
 def load_nominal(twin: str, robot: RobotSpec) -> Nominal:
@@ -45,6 +46,7 @@ def nominal_of(made_of: Imperfections, robot: RobotSpec) -> Nominal:
         armature=_or_own(motors.armature, robot, "motors.armature"),
         offset=per_joint(made_of.encoders.offset, robot, "encoders.offset"),
         trunk=made_of.trunk,
+        learned=made_of.learned,
     )
 
 

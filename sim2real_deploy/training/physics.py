@@ -16,6 +16,7 @@ from sim2real_deploy.robots.geometry import to_body_rows
 from sim2real_deploy.training import randomisation
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.ground import Ground
+from sim2real_deploy.training.learned import open_actuator, open_delta
 from sim2real_deploy.training.model import training_model
 from sim2real_deploy.training.nominal import load_nominal
 from sim2real_deploy.training.randomisation import Drawn
@@ -41,9 +42,11 @@ class Physics:
         self.models = [copy.copy(model) for _ in range(count)]
         self.tile = np.zeros(count, np.int64)  # which one each model has
         self.drawn = Drawn(count, len(robot.joints), model.nbody, self.nominal)
+        self._actuator = open_actuator(robot, config.control, self.nominal, self.drawn)
+        self._delta = open_delta(robot, self.nominal)
         self._data = mujoco.MjData(model)
         self._rollout = rollout.Rollout(nthread=1)
-        steps = config.control.substeps
+        steps = self._actuator.steps if self._actuator else config.control.substeps
         self._states = np.zeros((count, steps, mujoco.mj_stateSize(model, STATE)))
         self._sensed = np.zeros((count, steps, model.nsensordata))
         self.state = np.zeros((count, self._states.shape[2]))
@@ -66,6 +69,8 @@ class Physics:
             self.models[who] = copy.copy(plain)
             self.tile[who] = tile
         randomisation.apply(self.models[who], plain, self._data, self.drawn, who, self._control)
+        if self._actuator:
+            self._actuator.rebuilt(who, self.models[who])
 
     def place(
         self,
@@ -87,6 +92,17 @@ class Physics:
 
     def advance(self, targets: Array64) -> None:
         """One control step; targets: robots x physics steps x joints."""
+        if self._delta:
+            moving = self.q, self.dq, self.turning, self.quaternion
+            targets = self._delta.shift(targets, *moving)
+        steps = self._states.shape[1]
+        for first in range(0, targets.shape[1], steps):
+            now = targets[:, first : first + steps]
+            if self._actuator:
+                now = self._actuator.shift(now, self.q, self.dq)
+            self._roll(now)
+
+    def _roll(self, targets: Array64) -> None:
         self._rollout.rollout(
             self.models,
             [self._data],

@@ -49,6 +49,15 @@ class ActuatorWeights:
     def rows(self, period: float) -> npt.NDArray[np.int64]:
         return np.rint(np.array(self.ages) / period).astype(np.int64)
 
+    def packed(self) -> npt.NDArray[np.float32]:
+        """All that the kernel needs of each kind, in one row: an array costs time to hand over."""
+        rows = []
+        for k in range(len(self.reach)):
+            parts = [getattr(self, name)[k] for name in ("w0", "b0", "w1", "b1")]
+            parts += [self.w2[k].T, self.b2[k], self.mean[k], self.reach[k : k + 1], self.spread[k]]
+            rows.append(np.concatenate([np.ravel(part) for part in parts]))
+        return np.ascontiguousarray(rows, np.float32)
+
     def stored(self, card: dict[str, object]) -> Stored:
         arrays = {name: getattr(self, name) for name in (*WEIGHTS, "kind", "on", "bound", "reach")}
         arrays["ages"] = np.array(self.ages)
@@ -61,7 +70,7 @@ class ActuatorWeights:
         hidden = _softsign(hidden @ self.w1[kind] + self.b1[kind])
         out = hidden @ self.w2[kind] + self.b2[kind]
         along = values @ self.spread[kind].T
-        fade = np.clip(2 - np.sqrt((along * along).sum(1)) / self.reach[kind], 0, 1)
+        fade = np.clip(3 - 2 * np.sqrt((along * along).sum(1)) / self.reach[kind], 0, 1)
         bounded = np.clip(out, -self.bound[kind], self.bound[kind])
         return np.asarray(bounded * fade[:, None], np.float64)
 
@@ -82,42 +91,80 @@ def kinds_of(robot: RobotSpec) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
 
 
 class ActuatorNet:
-    """In one twin: its memory of the last periods, and what it gives in this one."""
+    """Of some robots at once (one, in a twin): their memory of the last periods, and what the
+    network gives each of them in this one."""
 
-    def __init__(self, weights: ActuatorWeights, period: float) -> None:
-        joints, hidden = len(weights.kind), weights.b1.shape[1]
-        self._weights = weights
+    def __init__(self, weights: ActuatorWeights, period: float, robots: int = 1) -> None:
+        joints = len(weights.kind)
         self._rows = weights.rows(period)
+        self._kind = weights.kind
+        self._packed = weights.packed()
+        self._most = weights.on * weights.bound[weights.kind]  # nothing where it is not on
         channels = len(FORMATS[weights.inputs])
-        self._ring = np.zeros((int(self._rows.max()) + 1, channels, joints))
-        self._newest = -1  # nothing seen yet
-        self._space = np.zeros((3, max(hidden, self._rows.size * channels)), np.float32)
-        self.torque = np.zeros(joints)
-        self.friction = np.zeros(joints)
+        self._ring = np.zeros((robots, int(self._rows.max()) + 1, channels, joints))
+        self._newest = 0
+        self._fresh = np.ones(robots, np.bool_)  # nothing seen yet
+        widest = max(weights.b1.shape[1], self._rows.size * channels)
+        self._space = np.zeros((3, widest), np.float32)
+        self._hidden = weights.b1.shape[1]
+        self.given = np.zeros((robots, 2, joints))
+        self.torque, self.friction = self.given[:, TORQUE], self.given[:, FRICTION]
+
+    def forget(self, robot: int) -> None:
+        """It was put somewhere else."""
+        self._fresh[robot] = True
 
     def update(
         self, told: Array, gains: Array, feed_forward: Array, q: Array, dq: Array, bounds: Array
     ) -> None:
-        """Once in a wire period. `told` and `gains` are what the motors follow in it."""
-        w = self._weights
-        if self._newest < 0:  # as if the joint had been like this before
-            _see(told, gains, feed_forward, q, dq, bounds, self._ring[0])
-            self._ring[:] = self._ring[0]
-        self._newest = (self._newest + 1) % len(self._ring)
-        _see(told, gains, feed_forward, q, dq, bounds, self._ring[self._newest])
-        _infer(
+        """Once in a period, robots first. `told` and `gains` are what the motors follow in it."""
+        self._newest = (self._newest + 1) % self._ring.shape[1]
+        _update(
+            told,
+            gains,
+            feed_forward,
+            q,
+            dq,
+            bounds,
             self._ring,
+            self._fresh,
             self._newest,
             self._rows,
-            w.kind,
-            (w.w0, w.b0, w.w1, w.b1, w.w2, w.b2),
-            (w.mean, w.spread, w.reach),
-            w.bound,
-            w.on,
+            self._kind,
+            self._packed,
+            self._hidden,
+            self._most,
             self._space,
-            self.torque,
-            self.friction,
+            self.given,
         )
+
+
+@compiled
+def _update(
+    told: Array,
+    gains: Array,
+    feed_forward: Array,
+    q: Array,
+    dq: Array,
+    bounds: Array,
+    ring: Array,
+    fresh: Array,
+    newest: int,
+    rows: Array,
+    kind: Array,
+    packed: Array,
+    hidden: int,
+    most: Array,
+    space: Array,
+    given: Array,
+) -> None:
+    for r in range(fresh.size):
+        now = ring[r, newest]
+        _see(told[r], gains[r], feed_forward[r], q[r], dq[r], bounds[r], now)
+        if fresh[r]:  # as if its joints had been like this before
+            ring[r, :] = now
+            fresh[r] = False
+        _infer(ring[r], newest, rows, kind, packed, hidden, most, space, given[r])
 
 
 @compiled
@@ -141,44 +188,51 @@ def _infer(
     newest: int,
     rows: Array,
     kind: Array,
-    weights: Array,
-    domain: Array,
-    bound: Array,
-    on: Array,
+    packed: Array,
+    hidden: int,
+    most: Array,
     space: Array,
-    torque: Array,
-    friction: Array,
+    given: Array,
 ) -> None:
-    w0, b0, w1, b1, w2, b2 = weights
-    mean, spread, reach = domain
-    channels, hidden = ring.shape[1], b1.shape[1]
+    """One robot's joints, each by its kind's network; `packed` as `ActuatorWeights.packed`."""
+    channels = ring.shape[1]
     size = rows.size * channels
+    inputs, first, second = space[0, :size], space[1, :hidden], space[2, :hidden]
     for j in range(kind.size):
-        torque[j] = friction[j] = 0.0
-        if on[j, 0] == 0.0 and on[j, 1] == 0.0:
+        given[0, j] = given[1, j] = 0.0
+        if most[j, 0] == 0.0 and most[j, 1] == 0.0:
             continue
-        k = kind[j]
-        inputs, first, second = space[0, :size], space[1, :hidden], space[2, :hidden]
+        own, at = packed[kind[j]], 0
+        w0 = own[at : at + size * hidden].reshape((size, hidden))
+        at += size * hidden
+        b0 = own[at : at + hidden]
+        at += hidden
+        w1 = own[at : at + hidden * hidden].reshape((hidden, hidden))
+        at += hidden * hidden
+        b1 = own[at : at + hidden]
+        at += hidden
+        w2 = own[at : at + 2 * hidden].reshape((2, hidden))
+        at += 2 * hidden
+        b2, at = own[at : at + 2], at + 2
+        mean, at = own[at : at + size], at + size
+        reach = own[at]
+        spread = own[at + 1 :].reshape((-1, size))
         for r in range(rows.size):
-            at = (newest - rows[r]) % ring.shape[0]
+            row = (newest - rows[r]) % ring.shape[0]
             for c in range(channels):
-                inputs[r * channels + c] = ring[at, c, j] - mean[k, r * channels + c]
-        fade = fading(inputs, spread[k], reach[k])
+                inputs[r * channels + c] = ring[row, c, j] - mean[r * channels + c]
+        fade = fading(inputs, spread, reach)
         if fade == 0.0:
             continue
-        layer(inputs, w0[k], b0[k], first)
+        layer(inputs, w0, b0, first)
         squash(first)
-        layer(first, w1[k], b1[k], second)
+        layer(first, w1, b1, second)
         squash(second)
         for out in range(2):
-            total = b2[k, out]
+            total = b2[out]
             for h in range(hidden):
-                total += second[h] * w2[k, h, out]
-            value = min(max(total, -bound[k, out]), bound[k, out]) * fade * on[j, out]
-            if out == 0:
-                torque[j] = value
-            else:
-                friction[j] = value
+                total += second[h] * w2[out, h]
+            given[out, j] = min(max(total, -most[j, out]), most[j, out]) * fade
 
 
 def _softsign(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -85,6 +85,9 @@ class MotorModel:
     def learn(self, network: ActuatorNet) -> None:
         """From now on, what physics leaves over is added."""
         self._learned = network
+        self._feed_forward = np.zeros_like(self._torque)
+        arrays = (self._told, self._gains, self._feed_forward, self._q, self._dq, self._bounds)
+        self._one_robot = tuple(array[None] for array in arrays)
 
     def shift(self, targets: Vector) -> None:
         """From now on, motors go for targets that are off by this, which may change."""
@@ -140,10 +143,11 @@ class MotorModel:
 
     def _add_learned(self, network: ActuatorNet, command: MotorCommand, begins: bool) -> None:
         if begins:
-            network.update(self._told, self._gains, command.torque, self._q, self._dq, self._bounds)
+            self._feed_forward[:] = command.torque
+            network.update(*self._one_robot)
             rest = self._friction if self._sticks else self._sliding
-            np.maximum(rest + network.friction, 0.0, out=self._friction)
-        np.add(command.torque, network.torque, out=self._torque)
+            np.maximum(rest + network.friction[0], 0.0, out=self._friction)
+        np.add(command.torque, network.torque[0], out=self._torque)
 
     def drive_at(self, torque: Vector) -> None:
         """Ask for torques as they are: for boards whose PD law no longer is one."""

@@ -98,7 +98,7 @@ def squash(values: Array) -> None:
 
 @compiled
 def fading(values: Array, spread: Array, reach: float) -> float:
-    """One within the data that a network was fitted to, falling to zero at twice its reach.
+    """One within the data that a network was fitted to, falling to zero at 1.5 times its reach.
 
     `values` are centred; `spread` maps them onto axes along which the data has unit variance.
     """
@@ -108,4 +108,4 @@ def fading(values: Array, spread: Array, reach: float) -> float:
         for i in range(spread.shape[1]):
             along += spread[k, i] * values[i]
         square += along * along
-    return float(min(max(2.0 - np.sqrt(square) / reach, 0.0), 1.0))
+    return float(min(max(3.0 - 2.0 * np.sqrt(square) / reach, 0.0), 1.0))

@@ -28,7 +28,7 @@ Q_SIGMA, DQ_SIGMA = 0.01, 0.6  # rad, rad/s: how well the simulator should land,
 DELTA_SIGMA = 0.1  # rad: and how small a change should be
 PROBE = 0.05  # rad, of the finite differences
 BOUND = 0.25  # rad that any change may have
-HIDDEN, MEMBERS, STEPS = 64, 4, 2500
+HIDDEN, MEMBERS, STEPS = 64, 3, 1500
 INSIDE = 99.0  # percentile of the members' disagreement on the data that still counts as agreement
 
 
@@ -55,13 +55,15 @@ def search(simulator: Simulator, motion: Motion, starts: Rows, steps: int = WIND
     inputs, deltas = [], []
     for step in range(steps):
         seen = simulator_inputs(simulator, states, motion.target[at])
-        plain = _landed(simulator, simulator.advance(states, motion, at, rows, nothing))
+        plain = _landed(simulator, simulator.advance(states, motion, at, rows, nothing, trial=True))
         wanted = np.stack((motion.q[at + rows], motion.dq[at + rows]))
         columns = []
         for kind in range(3):  # the same joint of every leg at a time
             probe = nothing.copy()
             probe[:, kind::3] = PROBE
-            moved = _landed(simulator, simulator.advance(states, motion, at, rows, probe))
+            moved = _landed(
+                simulator, simulator.advance(states, motion, at, rows, probe, trial=True)
+            )
             columns.append((moved - plain) / PROBE)
         delta = _smallest(np.stack(columns, -1), wanted - plain)
         states = simulator.advance(states, motion, at, rows, delta)

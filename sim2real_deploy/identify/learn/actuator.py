@@ -35,7 +35,7 @@ Flags = npt.NDArray[np.bool_]
 Progress = Callable[[str, float], None]
 
 HIDDEN = 32
-STEPS = 3000  # of the optimiser
+STEPS = 1500  # of the optimiser
 AXES = 6  # of the inputs along which "outside the data" is judged
 ROUND = 5  # blocks: of so many one chooses and one judges
 CHOOSES, JUDGES = 2, 4

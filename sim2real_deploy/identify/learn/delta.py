@@ -34,7 +34,8 @@ HORIZONS = (0.1, 0.2, 0.5)  # s
 ROUND = 5  # blocks of which one judges
 BLOCK = 2 * WINDOW  # control steps
 HELPS = 0.97  # of the identified twin's error
-HEAD = ("after, s", "ideal motor", "identified", "+ delta action", "explains, %")
+IDEAL, IDENTIFIED, ACTUATOR = "ideal motor", "identified", "+ actuator network"
+DELTA = "+ delta action"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +43,26 @@ class Found:
     robot: RobotSpec
     network: DeltaWeights | None  # None: it does not help in held-out windows
     horizons: tuple[float, ...]
-    ideal: Array  # rad rms, horizons x joints
-    identified: Array
-    learned: Array
+    errors: dict[str, Array]  # by step, from ideal motors on: rad rms, horizons x joints
     search_rms: float  # rad, of the changes that were found
 
     @property
     def verdict(self) -> str:
         if self.network is not None:
             return ""
-        return "a delta action does not help in held-out windows: the twin is kept without one"
+        return "A delta action does not help in held-out windows: the twin is kept without one."
 
-    def rows(self) -> list[tuple[str, float, float, float, float]]:
-        result = []
+    @property
+    def head(self) -> tuple[str, ...]:
+        return ("after, s", *self.errors, "delta action explains, %")
+
+    def rows(self) -> list[list[str | float]]:
+        """By horizon: rms over all joints after each step, and the last one's share."""
+        result: list[list[str | float]] = []
         for k, horizon in enumerate(self.horizons):
-            ideal, plain, learned = (
-                float(np.sqrt(np.mean(e[k] ** 2)))
-                for e in (self.ideal, self.identified, self.learned)
-            )
-            share = 100 * (1 - (learned / plain) ** 2)
-            result.append((f"{horizon:g}", ideal, plain, learned, share))
+            rms = [float(np.sqrt(np.mean(e[k] ** 2))) for e in self.errors.values()]
+            share = 100 * (1 - (rms[-1] / rms[-2]) ** 2)
+            result.append([f"{horizon:g}", *rms, share])
         return result
 
     def card(self, twin: str, recordings: Sequence[Recording]) -> dict[str, Any]:
@@ -72,15 +73,15 @@ class Found:
             "twin": twin,
             "version": __version__,
             "recordings": {recording.name: recording.digest for recording in recordings},
-            "held_out_rms_rad": [dict(zip(HEAD, row, strict=True)) for row in self.rows()],
+            "held_out_rms_rad": [dict(zip(self.head, row, strict=True)) for row in self.rows()],
         }
 
     def source(self, recordings: Sequence[Recording]) -> str:
         names = ", ".join(f"{recording.name} ({recording.digest})" for recording in recordings)
-        after, _, plain, learned, _ = self.rows()[1]
+        after, *_, plain, learned, _ = self.rows()[1]
         return (
             f"Learnt on {datetime.now(timezone.utc).date().isoformat()} from {names}. Joints in "
-            f"held-out windows after {after} s: {learned:.4f} rad rms, {plain:.4f} as identified."
+            f"held-out windows after {after} s: {learned:.4f} rad rms, {plain:.4f} without it."
         )
 
 
@@ -90,9 +91,8 @@ def learn_action(
     """On all recordings; of each, one block of time in five is kept back to judge."""
     check(robot, recordings)
     kp, kd = _gains(recordings)
-    plain = twin.model_copy(update={"learned": Learned()})
-    simulator = Simulator(robot, plain, kp, kd)
-    ideal = Simulator(robot, plain.model_copy(update={"motors": _perfect(plain)}), kp, kd)
+    simulators = _steps(robot, twin, kp, kd)
+    simulator = list(simulators.values())[-1]
     try:
         motions = [motion_of(steady(r, kp, kd), simulator) for r in recordings]
         parts: list[Deltas] = []
@@ -108,19 +108,28 @@ def learn_action(
             for s in [windows(m, robot.wire.rate_hz, WINDOW)]
         ]
         progress("judging", 0.9)
-        errors = [
-            judge(one, held, net)
-            for one, net in ((ideal, None), (simulator, None), (simulator, network))
-        ]
+        errors = {name: judge(one, held, None) for name, one in simulators.items()}
+        learned = judge(simulator, held, network)
     finally:
-        simulator.close()
-        ideal.close()
-    total = [np.sqrt(np.mean(e**2)) for e in errors]
-    helps = total[2] < HELPS * total[1]
+        for one in simulators.values():
+            one.close()
+    last = errors[list(errors)[-1]]
+    helps = bool(np.sqrt(np.mean(learned**2)) < HELPS * np.sqrt(np.mean(last**2)))
+    errors[DELTA] = learned if helps else last
     changes = np.concatenate([part.deltas for part in parts])
     rms = float(np.sqrt(np.mean(changes**2)))
-    learned = errors[2] if helps else errors[1]
-    return Found(robot, network if helps else None, HORIZONS, errors[0], errors[1], learned, rms)
+    return Found(robot, network if helps else None, HORIZONS, errors, rms)
+
+
+def _steps(robot: RobotSpec, twin: Imperfections, kp: Array, kd: Array) -> dict[str, Simulator]:
+    """From ideal motors to the twin as it is, but for a delta action that it may have."""
+    bare = twin.model_copy(update={"learned": Learned()})
+    steps = {IDEAL: bare.model_copy(update={"motors": Motors(heat=twin.motors.heat)})}
+    steps[IDENTIFIED] = bare
+    if twin.learned.actuator is not None:
+        only = Learned(actuator=twin.learned.actuator)
+        steps[ACTUATOR] = twin.model_copy(update={"learned": only})
+    return {name: Simulator(robot, one, kp, kd) for name, one in steps.items()}
 
 
 def judge(
@@ -206,7 +215,3 @@ def _gains(recordings: Sequence[Recording]) -> tuple[Array, Array]:
 def _judges(starts: npt.NDArray[np.int64], robot: RobotSpec) -> npt.NDArray[np.bool_]:
     block = starts // round(BLOCK * CONTROL_S * robot.wire.rate_hz)
     return np.asarray(block % ROUND == ROUND - 1)
-
-
-def _perfect(twin: Imperfections) -> Motors:
-    return Motors(heat=twin.motors.heat)

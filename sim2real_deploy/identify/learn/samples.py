@@ -83,7 +83,7 @@ def _of_recording(recording: Recording, figures: Figures, age: float, sets: Gain
     kp, kd = recording["kp"], recording["kd"]
     target, target_dq = recording["target_q"], recording["target_dq"]
     late = figures.delay / recording.period + 1  # rows: a torque is of the period before its row
-    law = _law(recording, figures, q, dq, late, age)
+    asked = _asked(recording, figures, q, dq, late, age)
     ideal = kp * (target - q) + kd * (target_dq - dq) + recording["feed_forward"]
     delayed = _delayed(target, late)
     gains = np.concatenate((kp, kd), axis=1)
@@ -97,9 +97,9 @@ def _of_recording(recording: Recording, figures: Figures, age: float, sets: Gain
         period=recording.period,
         torque=recording["torque"],
         ideal=ideal,
-        law=law,
+        law=_lagged(asked, figures.lag / recording.period),
         channels={
-            "PD torque": law,
+            "PD torque": asked,
             "speed": dq / figures.speed_gain,
             "position error": delayed - q,
             "target": delayed - figures.offset,
@@ -137,15 +137,17 @@ def _best_age(recordings: Sequence[Recording], figures: Figures) -> float:
         rows = recording.fresh.copy()
         rows[:STEADY] = False
         for k, age in enumerate(AGES):
-            law = _law(recording, figures, q, dq, late, age)
+            law = _lagged(
+                _asked(recording, figures, q, dq, late, age), figures.lag / recording.period
+            )
             left[k] += float(np.sum((recording["torque"] - law)[rows] ** 2))
     return AGES[int(np.argmin(left))]
 
 
-def _law(
+def _asked(
     recording: Recording, figures: Figures, q: Array, dq: Array, late: Array, age: float
 ) -> Array:
-    """The identified motor's torque, bounded as the motor is."""
+    """The identified motor's torque before it lags, bounded as the motor is."""
     seen_q = (1 - age) * q + age * np.roll(q, 1, axis=0)
     seen_dq = (1 - age) * dq + age * np.roll(dq, 1, axis=0)
     kp, kd = _delayed(recording["kp"], late), _delayed(recording["kd"], late)
@@ -153,7 +155,7 @@ def _law(
     brake = kd * (_delayed(recording["target_dq"], late) - seen_dq)
     torque = figures.strength * (pull + brake + _delayed(recording["feed_forward"], late))
     limit = recording.robot.torque_limit.astype(np.float64)
-    return _lagged(np.clip(torque, -limit, limit), figures.lag / recording.period)
+    return np.clip(torque, -limit, limit)
 
 
 def _delayed(values: Array, late: Array) -> Array:

@@ -4,6 +4,7 @@ The state that a recording lacks is made up for: the height from the lowest foot
 the trunk from the feet that stand. So joints, gyro and gravity are enough.
 """
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from sim2real_deploy.identify.figures import Figures, figures_of
 from sim2real_deploy.identify.recording import Recording, smooth
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.geometry import gravity_in_body_rows, to_world_rows
+from sim2real_deploy.twin.actuator_net import ActuatorNet, load_actuator
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.model import KD, KP
@@ -77,7 +79,7 @@ def _upright(gravity: Array) -> Array:
 
 
 class Simulator:
-    """The twin's body and motors; commands are as old as they are on the robot."""
+    """The twin's body and motors, its actuator network too; commands are as old as on the robot."""
 
     def __init__(self, robot: RobotSpec, twin: Imperfections, kp: Array, kd: Array) -> None:
         body = TwinRobot(robot, Floor(), twin.without_chance())
@@ -98,6 +100,10 @@ class Simulator:
         self.dq = slice(1 + nq + FREE_V, 1 + nq + FREE_V + joints)
         self.turning = slice(1 + nq + 3, 1 + nq + FREE_V)
         self.quaternion = slice(4, 1 + FREE_Q)
+        named = twin.learned.actuator
+        self._actuator = named and load_actuator(named, robot)
+        self._net: ActuatorNet | None = None
+        self._models: list[Any] = []
 
     def close(self) -> None:
         self._rollout.close()
@@ -107,6 +113,9 @@ class Simulator:
         model, data = self.model, self._data
         states = np.zeros((len(rows), self.size))
         nq = model.nq
+        if self._actuator:
+            self._net = ActuatorNet(self._actuator, 1 / self.robot.wire.rate_hz, len(rows))
+            self._models = [copy.copy(model) for _ in rows]
         states[:, self.quaternion] = motion.quaternion[rows]
         states[:, self.q], states[:, self.dq] = motion.q[rows], motion.dq[rows]
         world = to_world_rows(motion.quaternion[rows], motion.velocity[rows])
@@ -119,17 +128,53 @@ class Simulator:
         return states
 
     def advance(
-        self, states: Array, motion: Motion, rows: npt.NDArray[np.int64], count: int, delta: Array
+        self,
+        states: Array,
+        motion: Motion,
+        rows: npt.NDArray[np.int64],
+        count: int,
+        delta: Array,
+        trial: bool = False,
     ) -> Array:
-        """So many rows on; the target is the recorded one plus `delta` (windows x joints)."""
+        """So many rows on; the target is the recorded one plus `delta` (windows x joints). A
+        `trial` leaves no trace in the network's memory."""
         joints = self.robot.joint_count
         steps = rows[:, None] * self.steps + np.arange(count * self.steps)
         row = np.maximum((steps[..., None] - self._late) // self.steps, 0)
         told = np.zeros((len(rows), count * self.steps, self.model.nu))
         inputs = told.reshape(len(rows), count * self.steps, joints, 3)
         inputs[..., 0] = motion.target[row, np.arange(joints)] + delta[:, None]
-        after, _ = self._rollout.rollout(self.model, self._data, states, told)
-        return np.asarray(after[:, -1])
+        if self._net is None:
+            after, _ = self._rollout.rollout(self.model, self._data, states, told)
+            return np.asarray(after[:, -1])
+        before = copy.deepcopy(self._net) if trial else None
+        for period in range(count):
+            now = slice(period * self.steps, (period + 1) * self.steps)
+            self._ask(self._net, states, inputs[:, now])
+            after, _ = self._rollout.rollout(self._models, self._data, states, told[:, now])
+            states = after[:, -1]
+        self._net = before or self._net
+        return np.asarray(states)
+
+    def _ask(self, net: ActuatorNet, states: Array, inputs: Array) -> None:
+        """Add what the actuator network gives in a wire period to what the motors are told."""
+        model, joints = self.model, self.robot.joint_count
+        shape = (len(states), 2, joints)
+        gains = np.broadcast_to(model.actuator_gainprm[:, [KP, KD]].T, shape)
+        bounds = np.broadcast_to(model.actuator_forcerange, (len(states), joints, 2))
+        feed_forward = inputs[:, 0, :, 2]
+        net.update(
+            np.ascontiguousarray(inputs[:, 0]),
+            np.ascontiguousarray(gains),
+            np.ascontiguousarray(feed_forward),
+            states[:, self.q],
+            states[:, self.dq],
+            np.ascontiguousarray(bounds),
+        )
+        inputs[..., 2] += net.torque[:, None]
+        friction = np.maximum(model.dof_frictionloss[FREE_V:] + net.friction, 0.0)
+        for one, value in zip(self._models, friction, strict=True):
+            one.dof_frictionloss[FREE_V:] = value
 
     def gravity(self, states: Array) -> Array:
         return gravity_in_body_rows(states[:, self.quaternion])

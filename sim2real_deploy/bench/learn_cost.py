@@ -1,0 +1,136 @@
+"""What networks cost: a twin with and without them, training with and without, side by side."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sim2real_deploy.bench.twin import trot
+from sim2real_deploy.checks import Check
+from sim2real_deploy.identify.learn.store import store
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.training.config import load_training
+from sim2real_deploy.training.environment import Environment
+from sim2real_deploy.twin.actuator_net import ActuatorWeights, kinds_of
+from sim2real_deploy.twin.delta_action import DeltaWeights
+from sim2real_deploy.twin.files import load_imperfections, load_twin_file
+from sim2real_deploy.twin.robot import TwinRobot
+
+BLOCK, BLOCKS, WARM = 50, 60, 300  # wire periods
+STEPS, ROUNDS = 20, 8  # control steps of training, in turn
+TWIN, TRAINING = 1.3, 1.5
+SMALL = 1e-3  # of the made-up weights: what is given hardly moves the robot
+
+
+def measure(robot: RobotSpec) -> tuple[list[Check], dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
+        with_nets = write_made_up(robot, Path(folder))
+        twin, same = _twin(robot, with_nets)
+        training = _training(robot, with_nets)
+    checks = [
+        Check.at_most("twin with networks, by plain", twin, TWIN),
+        Check.at_most("training with networks, by plain", training, TRAINING),
+        Check.at_least("two runs of the twin with networks, bit for bit", float(same), 1.0),
+    ]
+    return checks, {"twin": twin, "training": training, "bit_identical": same}
+
+
+def write_made_up(robot: RobotSpec, folder: Path) -> str:
+    """A twin with both networks in full size, whatever they say; the path of its file."""
+    card: dict[str, object] = {"robot": robot.name, "joints": list(robot.joint_names)}
+    first, both = str(folder / "first.yaml"), str(folder / "both.yaml")
+    file = load_twin_file("default", robot.name)
+    store(first, file, "actuator", made_up_actuator(robot).stored(card), "made up")
+    store(both, load_twin_file(first, robot.name), "action", _delta(robot).stored(card), "made up")
+    return both
+
+
+def made_up_actuator(robot: RobotSpec) -> ActuatorWeights:
+    rng = np.random.default_rng(0)
+    kinds, kind = kinds_of(robot)
+    count, inputs, hidden = len(kinds), 6, 32
+
+    def drawn(*shape: int) -> Any:
+        return rng.standard_normal((count, *shape)).astype(np.float32)
+
+    return ActuatorWeights(
+        inputs="torque",
+        ages=(0.0, 0.010, 0.020),
+        kind=kind,
+        on=np.ones((robot.joint_count, 2)),
+        bound=np.full((count, 2), 1.0),
+        reach=np.full(count, 1e6),
+        w0=drawn(inputs, hidden),
+        b0=drawn(hidden),
+        w1=drawn(hidden, hidden),
+        b1=drawn(hidden),
+        w2=SMALL * drawn(hidden, 2),
+        b2=SMALL * drawn(2),
+        spread=drawn(6, inputs),
+        mean=drawn(inputs),
+    )
+
+
+def _delta(robot: RobotSpec) -> DeltaWeights:
+    rng = np.random.default_rng(1)
+    members, inputs, hidden, joints = 3, 3 * robot.joint_count + 6, 64, robot.joint_count
+
+    def drawn(*shape: int) -> Any:
+        return rng.standard_normal((members, *shape)).astype(np.float32)
+
+    return DeltaWeights(
+        every=0.02,
+        bound=0.25,
+        agreed=1e6,
+        w0=drawn(inputs, hidden),
+        b0=drawn(hidden),
+        w1=drawn(hidden, hidden),
+        b1=drawn(hidden),
+        w2=SMALL * drawn(hidden, joints),
+        b2=SMALL * drawn(joints),
+        mean=drawn(inputs),
+    )
+
+
+def _twin(robot: RobotSpec, with_nets: str) -> tuple[float, bool]:
+    """Median cost of a wire period by that of the plain twin, in alternating blocks."""
+    twins = [
+        TwinRobot(robot, imperfections=load_imperfections(name, robot.name))
+        for name in ("default", with_nets, with_nets)
+    ]
+    samples = trot(robot)
+    for twin in twins:
+        for k in range(WARM):
+            twin.advance(samples[k % len(samples)])
+    times = np.zeros((BLOCKS, 3))
+    for block in range(BLOCKS):
+        for number, twin in enumerate(twins):
+            start = time.thread_time_ns()
+            for k in range(BLOCK):
+                twin.advance(samples[(block * BLOCK + k) % len(samples)])
+            times[block, number] = time.thread_time_ns() - start
+    plain, learned, _ = np.median(times, axis=0).tolist()
+    same = bool((twins[1].data.qpos == twins[2].data.qpos).all())
+    return learned / plain, same
+
+
+def _training(robot: RobotSpec, with_nets: str) -> float:
+    """Steps of the environment, observations and rewards included, in turn; physics has a thread
+    of its own, so the process's time counts."""
+    config = load_training("go2_walk")
+    environments = [
+        Environment(config.model_copy(update={"twin": name}), robot, 64, seed=0)
+        for name in ("default", with_nets)
+    ]
+    action = np.zeros((64, robot.joint_count), np.float32)
+    times = np.zeros((ROUNDS, 2))
+    for turn in range(ROUNDS):
+        for number, environment in enumerate(environments):
+            start = time.process_time_ns()
+            for _ in range(STEPS):
+                environment.step(action)
+            times[turn, number] = time.process_time_ns() - start
+    plain, learned = np.median(times, axis=0).tolist()
+    return float(learned / plain)
