@@ -35,7 +35,7 @@ Flags = npt.NDArray[np.bool_]
 Progress = Callable[[str, float], None]
 
 HIDDEN = 32
-STEPS = 1500  # of the optimiser
+STEPS = 1200  # of the optimiser
 AXES = 6  # of the inputs along which "outside the data" is judged
 ROUND = 5  # blocks: of so many one chooses and one judges
 CHOOSES, JUDGES = 2, 4
@@ -172,6 +172,7 @@ def _fit(
                 outputs.append(wanted)
                 weights.append(weight)
         x, y, w = (np.concatenate(values) for values in (inputs, outputs, weights))
+        x, y, w = _both_ways(x, y, w, form)
         net = fit_mlp(x, y, w, hidden=HIDDEN, steps=STEPS, seed=number)
         spread, reach = _domain(x, min(AXES, count))
         bound = [
@@ -190,6 +191,15 @@ def _fit(
     weights_ = ActuatorWeights(inputs=form, ages=tuple(ages), kind=kind, on=on, **stacked)
     _choose(weights_, samples, without)
     return weights_
+
+
+def _both_ways(x: Array, y: Array, w: Array, form: str) -> tuple[Array, Array, Array]:
+    """A motor knows no left or right: the other way round, torque changes its sign and friction
+    does not. A history holds targets, which are not symmetric."""
+    if form != "torque":
+        return x, y, w
+    mirrored = y * np.array((-1.0, 1.0))
+    return np.concatenate((x, -x)), np.concatenate((y, mirrored)), np.concatenate((w, w))
 
 
 def _wanted(part: Samples, rows: npt.NDArray[np.int64], joint: int) -> tuple[Array, Array]:

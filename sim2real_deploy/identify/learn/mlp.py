@@ -13,7 +13,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Weights = npt.NDArray[np.float32]
 
-BATCH = 512
+BATCH = 256
 RATE = 3e-3  # at the start; it falls along a cosine
 DECAY = 1e-5
 FIRST_MOMENT, SECOND_MOMENT = 0.9, 0.999
