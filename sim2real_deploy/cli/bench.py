@@ -1,5 +1,6 @@
 """`sim2real bench`: every benchmark measures in one run, judges and exits with 1 on a failure."""
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -235,6 +236,7 @@ def learn(
     seed: Annotated[int, typer.Option(help="Of the hidden robots.")] = 1,
 ) -> None:
     """What learnt networks add to identification, on data they have not seen; what they cost."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is there
     from sim2real_deploy.bench import learn as benchmark
     from sim2real_deploy.bench.conduct import conduct
     from sim2real_deploy.bench.real_logs import beside

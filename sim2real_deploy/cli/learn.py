@@ -1,5 +1,6 @@
 """`sim2real learn`: what physics leaves over, from the same recordings."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,12 @@ Output = Annotated[
     str, typer.Option(help="Write the twin with its network as config/twins/NAME.yaml.")
 ]
 Html = Annotated[Path | None, typer.Option(help="Write a report with plots here.")]
+
+
+@learn.callback()
+def _root() -> None:
+    """One thread, before numpy is there: more are slower for small matrices, and bits differ."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @learn.command()

@@ -41,6 +41,7 @@ ROUND = 5  # blocks: of so many one chooses and one judges
 CHOOSES, JUDGES = 2, 4
 HELPS = 0.97  # of the identified model's error: what is not below adds nothing and is left out
 OUTSIDE = 99.5  # percentile of the data's own distance that still counts as inside
+SLACK = 0.1  # variance added along each axis: what went together at some gains may part at others
 ROOM = 1.2  # times the largest residual seen: the bound of what it may give
 LEAST_S = 15.0  # of moving joints
 LEAST_ROWS = 2000  # of a set of gains: less is a transition, not a set
@@ -207,9 +208,9 @@ def _wanted(part: Samples, rows: npt.NDArray[np.int64], joint: int) -> tuple[Arr
     motor = (part.torque - part.law)[rows, joint]
     friction, moving = np.zeros(len(rows)), np.zeros(len(rows))
     if part.needed is not None:
-        left = (part.torque - part.needed - part.rubbing)[rows, joint]
+        left = (part.carried - part.needed - part.rubbing)[rows, joint]
         friction = left * np.sign(part.dq[rows, joint])
-        moving = (np.abs(part.dq[rows, joint]) > MOVING).astype(float)
+        moving = part.one_way[rows, joint].astype(float)
     return np.stack((motor, friction), 1), np.stack((np.ones(len(rows)), moving), 1)
 
 
@@ -219,7 +220,7 @@ def _domain(inputs: Array, axes: int) -> tuple[npt.NDArray[np.float32], float]:
     scale = centred.std(0) + 1e-9
     size, direction = np.linalg.eigh(np.cov((centred / scale).T))
     chosen = np.argsort(size)[::-1][:axes]
-    spread = (direction[:, chosen] / np.sqrt(size[chosen] + 1e-6)).T / scale
+    spread = (direction[:, chosen] / np.sqrt(size[chosen] + SLACK)).T / scale
     distance = np.sqrt(((centred @ spread.T) ** 2).sum(1))
     return spread.astype(np.float32), float(np.percentile(distance, OUTSIDE))
 
@@ -267,7 +268,7 @@ def part_errors(
         return np.stack(parts)
     if part.needed is None:
         return None
-    moving = np.abs(part.dq[rows, joint]) > MOVING
+    moving = part.one_way[rows, joint]
     way = np.sign(part.dq[rows, joint])
     true = part.needed[rows, joint]
     identified = law - part.rubbing[rows, joint]

@@ -14,7 +14,7 @@ Array = npt.NDArray[np.float64]
 Weights = npt.NDArray[np.float32]
 
 BATCH = 256
-RATE = 3e-3  # at the start; it falls along a cosine
+RATE = 1e-2  # at the start; it falls along a cosine
 DECAY = 1e-5
 FIRST_MOMENT, SECOND_MOMENT = 0.9, 0.999
 

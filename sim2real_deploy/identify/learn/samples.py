@@ -26,7 +26,8 @@ Rows = npt.NDArray[np.int64]
 HALF = 3  # rows either side in the smoothing of what the law is evaluated on,
 WIDE = 6  # and of accelerations
 AGES = (0.0, 0.5, 1.0)  # rows by which the state in a torque may be older than the one beside it
-MOVING = 0.03  # rad/s: slower, and dry friction points anywhere
+MOVING = 0.06  # rad/s: slower, and dry friction points anywhere
+ONE_WAY = 0.95  # of the rows that a smoothed reading is made of: near a reversal it mixes both ways
 AIRBORNE = 5.0  # N: no foot feels more while the robot hangs
 BLOCK_S = 1.0  # what is kept apart is kept apart in blocks of time
 STEADY = 60  # rows before this one in which gains may not have changed
@@ -39,12 +40,14 @@ class Samples:
     name: str
     period: float
     torque: Array  # reported
+    carried: Array  # the same, as smooth as what is known of the leg's motion
     ideal: Array  # of a perfect motor: the PD law, at once
     law: Array  # of the identified one
     channels: dict[str, Array]  # every input of FORMATS, by name
     needed: Array | None  # torque that moves the leg, on the joint; None: it does not hang
     rubbing: Array  # identified friction and damping
     dq: Array
+    one_way: Flags  # joint by joint: it moves, and not near a reversal
     usable: Flags
     gains: npt.NDArray[np.int64]  # of each row: a number for its set of gains
     block: npt.NDArray[np.int64]  # of each row: a number for its block of time
@@ -91,11 +94,12 @@ def _of_recording(recording: Recording, figures: Figures, age: float, sets: Gain
     since = np.arange(len(q)) - np.maximum.accumulate(np.where(changed, np.arange(len(q)), 0))
     usable = recording.fresh & (kp.min(axis=1) > 0) & (since > STEADY)
     usable[-WIDE:] = False
-    still = figures.friction * np.sign(dq)
+    way = smooth(np.sign(dq), WIDE)  # as smooth as the readings that it is held against
     return Samples(
         name=recording.name,
         period=recording.period,
         torque=recording["torque"],
+        carried=smooth(recording["torque"], WIDE),
         ideal=ideal,
         law=_lagged(asked, figures.lag / recording.period),
         channels={
@@ -105,8 +109,9 @@ def _of_recording(recording: Recording, figures: Figures, age: float, sets: Gain
             "target": delayed - figures.offset,
         },
         needed=_needed(recording, figures) if hangs(recording) else None,
-        rubbing=still + figures.damping * dq / figures.speed_gain,
+        rubbing=figures.friction * way + figures.damping * dq / figures.speed_gain,
         dq=dq / figures.speed_gain,
+        one_way=(np.abs(way) > ONE_WAY) & (np.abs(dq) > MOVING),
         usable=usable,
         gains=sets.number(kp, kd),
         block=(np.arange(len(q)) * recording.period / BLOCK_S).astype(np.int64),
