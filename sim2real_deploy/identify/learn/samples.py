@@ -27,6 +27,7 @@ HALF = 3  # rows either side in the smoothing of what the law is evaluated on,
 WIDE = 6  # and of accelerations
 AGES = (0.0, 0.5, 1.0)  # rows by which the state in a torque may be older than the one beside it
 MOVING = 0.06  # rad/s: slower, and dry friction points anywhere
+CREEPING = 1.2  # times the speed below which the engine's dry friction is not full
 ONE_WAY = 0.95  # of the rows that a smoothed reading is made of: near a reversal it mixes both ways
 AIRBORNE = 5.0  # N: no foot feels more while the robot hangs
 BLOCK_S = 1.0  # what is kept apart is kept apart in blocks of time
@@ -94,7 +95,9 @@ def _of_recording(recording: Recording, figures: Figures, age: float, sets: Gain
     since = np.arange(len(q)) - np.maximum.accumulate(np.where(changed, np.arange(len(q)), 0))
     usable = recording.fresh & (kp.min(axis=1) > 0) & (since > STEADY)
     usable[-WIDE:] = False
-    way = smooth(np.sign(dq), WIDE)  # as smooth as the readings that it is held against
+    creep = creeping(recording.robot, figures)
+    # As smooth as the readings that it is held against.
+    way = smooth(np.clip(dq / creep, -1.0, 1.0), WIDE)
     return Samples(
         name=recording.name,
         period=recording.period,
@@ -111,11 +114,22 @@ def _of_recording(recording: Recording, figures: Figures, age: float, sets: Gain
         needed=_needed(recording, figures) if hangs(recording) else None,
         rubbing=figures.friction * way + figures.damping * dq / figures.speed_gain,
         dq=dq / figures.speed_gain,
-        one_way=(np.abs(way) > ONE_WAY) & (np.abs(dq) > MOVING),
+        one_way=(np.abs(way) > ONE_WAY) & (np.abs(dq) > CREEPING * creep),
         usable=usable,
         gains=sets.number(kp, kd),
         block=(np.arange(len(q)) * recording.period / BLOCK_S).astype(np.int64),
     )
+
+
+def creeping(robot: RobotSpec, figures: Figures) -> Array:
+    """rad/s of each joint below which MuJoCo's dry friction, a soft constraint, is not full: there
+    it brakes like a damper, and a higher friction would change nothing."""
+    model = legs_model(robot, lags=False)
+    model.dof_armature[:] = figures.armature
+    mujoco.mj_setConst(model, mujoco.MjData(model))
+    time_constant = np.maximum(model.dof_solref[:, 0], 2 * model.opt.timestep)
+    pull = model.dof_solimp[:, 0] * 2 / (model.dof_solimp[:, 1] * time_constant)
+    return np.asarray(np.maximum(figures.friction * model.dof_invweight0 / pull, MOVING))
 
 
 def hangs(recording: Recording) -> bool:
