@@ -42,7 +42,7 @@ from sim2real_deploy.twin.physics import MujocoPhysics
 from sim2real_deploy.twin.robot import TwinRobot
 
 PARTS = ("hidden", "nothing", "drake", "chirp", "walk", "cost")
-GAINS = (25.0, 0.5)
+GAINS = ((25.0, 0.5), (40.0, 1.0))  # the same movements at both: what differs is the gains
 MINUTES = 1.5  # of excitation
 WALK_S = 24.0
 HALVED, DEGRADED, NOISE = 0.5, 1.2, 1.1
@@ -110,9 +110,9 @@ def hidden(robot: RobotSpec, robots: int, seed: int) -> Result:
     ratios, worse, raw = [], [], []
     for number in range(robots):
         twin, mount = draw(robot, seed + number, rubs=True)
-        recording = _excited(robot, twin, mount, LoadFriction)
-        figures = _identified(robot, recording)
-        found = learn_actuator(robot, [recording], figures, "torque", _silent)
+        recordings = [_excited(robot, twin, mount, LoadFriction, gains) for gains in GAINS]
+        figures = _identified(robot, *recordings)
+        found = learn_actuator(robot, recordings, figures, "torque", _silent)
         pooled = summary.pooled(found.carried)
         ratios.append(pooled.learned / pooled.identified)
         degraded = [unseen / seen for _, unseen, seen in found.unseen_gains.values()]
@@ -128,7 +128,7 @@ def hidden(robot: RobotSpec, robots: int, seed: int) -> Result:
 def nothing(robot: RobotSpec, seed: int) -> Result:
     """No term hidden: with the true figures, what is left is the noise."""
     twin, mount = draw(robot, seed + 1000, rubs=False)
-    recording = _excited(robot, twin, mount, MujocoPhysics)
+    recording = _excited(robot, twin, mount, MujocoPhysics, GAINS[0])
     figures = _identified(robot, recording)
     found = learn_actuator(robot, [recording], figures, "torque", _silent, leave_out=False)
     truth = learn_actuator(
@@ -257,12 +257,16 @@ def _held_out(
 
 
 def _excited(
-    robot: RobotSpec, twin: Imperfections, mount: Mount, physics: type[MujocoPhysics]
+    robot: RobotSpec,
+    twin: Imperfections,
+    mount: Mount,
+    physics: type[MujocoPhysics],
+    gains: tuple[float, float],
 ) -> Recording:
     body = TwinRobot(robot, imperfections=twin, mount=mount, physics=physics)
     with tempfile.TemporaryDirectory() as folder:
         bag = Path(folder) / "excited"
-        excite(body, bag, MINUTES, GAINS, _silent)
+        excite(body, bag, MINUTES, gains, _silent)
         return from_bag(Recorded(Bag(bag)))
 
 
