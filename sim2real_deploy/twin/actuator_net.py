@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.compiled import compiled
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import NetworkFile
-from sim2real_deploy.twin.kernels import Array, compiled
+from sim2real_deploy.twin.kernels import Array
 from sim2real_deploy.twin.networks import Stored, check_joints, fading, layer, read_network, squash
 
 Vector = npt.NDArray[np.float64]

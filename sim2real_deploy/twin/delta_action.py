@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.compiled import compiled
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import NetworkFile
-from sim2real_deploy.twin.kernels import compiled
 from sim2real_deploy.twin.networks import Stored, check_joints, layer, read_network, squash
 
 Array = npt.NDArray[np.float64]

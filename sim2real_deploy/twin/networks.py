@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy import paths
+from sim2real_deploy.compiled import compiled
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.twin.config import NetworkFile
-from sim2real_deploy.twin.kernels import compiled
 
 Array = Any  # a numpy array of any layout
 Weights = npt.NDArray[np.float32]
