@@ -14,7 +14,23 @@ CHIRPS = ROOT.parent / "shared" / "data" / "real" / "go2_chirp"
 ROBOT = load_robot("go2")
 SEEN = ("torque_9hz_kp25_kd1.25", "torque_9hz_kp25_kd3.00", "torque_5hz_kp25_kd5.00")
 UNSEEN = ("torque_9hz_kp25_kd2.00", "torque_9hz_kp25_kd5.00", "torque_2hz_kp25_kd3.00")
-DEPLOYED = ("position_kp25_kd0.5_2f1_stable_bounds", "position_kp25_kd0.5_2_5f1_stable")
+DEPLOYED = (
+    "position_kp25_kd0.5_2f1_stable_bounds",
+    "position_kp25_kd0.5_2_5f1_stable",
+    "position_kp25_kd0.5_3f1_stable",
+)
+# The bounds that are wanted, and what is known to miss them, with the figure last measured.
+MOST_OFF, MOST_TORQUE_OFF, MOST_OFF_DEPLOYED = 0.005, 0.20, 0.008
+
+
+def known_to_miss(names: tuple[str, ...], missed: dict[str, str]) -> list[object]:
+    return [
+        pytest.param(name, marks=pytest.mark.xfail(reason=missed[name], strict=True))
+        if name in missed
+        else name
+        for name in names
+    ]
+
 
 pytestmark = [
     pytest.mark.slow,
@@ -51,14 +67,24 @@ def test_the_motor_law_is_a_pure_delay_at_about_full_strength(found: Found) -> N
     assert by_kind[2] == pytest.approx(0.85, abs=0.06)
 
 
+@pytest.mark.parametrize("name", known_to_miss(UNSEEN, {UNSEEN[0]: "5.9 mrad"}))
+def test_positions_at_other_gains_are_replayed(found: Found, name: str) -> None:
+    assert replay(found, name).q_rms < MOST_OFF
+
+
+@pytest.mark.parametrize("name", known_to_miss(UNSEEN, {UNSEEN[1]: "30 %; 18 % below 20 Hz"}))
+def test_torques_at_other_gains_are_replayed(found: Found, name: str) -> None:
+    assert replay(found, name).torque_share < MOST_TORQUE_OFF
+
+
 @pytest.mark.parametrize("name", UNSEEN)
-def test_recordings_at_other_gains_are_replayed(found: Found, name: str) -> None:
-    """Of torque, up to a quarter lies above 20 Hz: vibration that no chirp asked for."""
-    result = replay(found, name)
-    assert result.q_rms < 0.006
-    assert result.slow_torque_share < 0.25
+def test_torques_that_the_chirps_ask_for_are_replayed(found: Found, name: str) -> None:
+    """Up to a quarter of the torque lies above 20 Hz: vibration that no chirp asked for."""
+    assert replay(found, name).slow_torque_share < MOST_TORQUE_OFF
 
 
-@pytest.mark.parametrize("name", DEPLOYED)
+@pytest.mark.parametrize(
+    "name", known_to_miss(DEPLOYED, {DEPLOYED[1]: "8.5 mrad", DEPLOYED[2]: "11.1 mrad"})
+)
 def test_recordings_at_the_gains_of_a_policy_are_replayed(found: Found, name: str) -> None:
-    assert replay(found, name).q_rms < 0.008
+    assert replay(found, name).q_rms < MOST_OFF_DEPLOYED
