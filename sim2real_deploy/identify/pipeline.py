@@ -33,6 +33,7 @@ OFFSET_TRUST = 4.0  # times the deviation that the balance of torques claims for
 LEAST_OFFSET_SIGMA = 0.005  # rad
 LEAST_SIGMA = 0.004  # of strength, whatever stage A says
 SPEED_SIGMA = 0.01
+LAG_SIGMA = 0.002  # s, of stage A's
 # The torque that is read is of the last millisecond of a period: a command that comes into force a
 # millisecond later reads the same, and only rollouts can tell.
 UNTOLD_DELAY = 0.001  # s
@@ -220,12 +221,14 @@ def _fit(
         balance = dynamics.balance(robot, recordings, attitudes, figures)
     guess = dynamics.first_guess(balance, figures)
     windows = _windows(recordings)
-    legs = Legs(robot, recordings, lags=bool(figures.lag.any()))
+    lags = bool(figures.lag.any())
+    fitted = (*FITTED, "lag") if lags else FITTED
+    legs = Legs(robot, recordings, lags=lags)
     step = 1 / robot.wire.rate_hz / 2
     whole = np.floor(figures.delay / step + 0.5) * step
     try:
         few = RolloutFit(
-            legs, windows[:: len(windows) // FIRST_WINDOWS or 1], FITTED, not known, priors
+            legs, windows[:: len(windows) // FIRST_WINDOWS or 1], fitted, not known, priors
         )
         told = partial(_shifted, progress, 0.3)
         point, cost, _ = few.improve(Point(guess.with_(delay=whole), attitudes), told, 4)
@@ -233,7 +236,7 @@ def _fit(
         other, other_cost, _ = few.improve(later, told, 1)
         if other_cost < LATER_EVIDENCE * cost:
             point = other
-        search = RolloutFit(legs, windows, FITTED, not known, priors)
+        search = RolloutFit(legs, windows, fitted, not known, priors)
         told = partial(_shifted, progress, 0.6)
         best = search.run(replace(point, starts_off=None), told, 2)
         return best, len(windows) * WINDOW * recordings[0].period
@@ -249,6 +252,7 @@ def _priors(figures: Figures, laws: Sequence[MotorLaw]) -> dict[str, tuple[Array
         "strength": (figures.strength, np.maximum(width / 4, LEAST_SIGMA)),
         "speed_gain": (figures.speed_gain, np.full(joints, SPEED_SIGMA)),
         "offset": (np.zeros(joints), np.full(joints, OFFSET_SIGMA)),
+        "lag": (figures.lag, np.full(joints, LAG_SIGMA)),
     }
 
 

@@ -25,6 +25,7 @@ STEPS = {  # of the finite differences, and what counts as one unit of a figure
     "strength": 0.01,
     "speed_gain": 0.01,
     "offset": 0.005,
+    "lag": 0.001,
 }
 ATTITUDE_STEP = 0.01  # rad
 START_SIGMAS = (0.0006, 0.015)  # rad and rad/s: smoothed readings that a window begins in
