@@ -20,7 +20,7 @@ def incident(
     now_ns: int,
 ) -> dict[str, Any]:
     """The content of an incident file; times are seconds before (negative) or after `now_ns`."""
-    states = states[::-EVERY][::-1]
+    kept = [state.whole() for state in states[::-EVERY][::-1]]
     return {
         "stop": supervisor.latched.name.lower(),
         "reason": supervisor.latched_reason,
@@ -49,10 +49,10 @@ def incident(
             if watch.reading is not None
         },
         "states": {
-            "t_s": [(state.received_ns - now_ns) / 1e9 for state in states],
-            "tick": [state.tick for state in states],
+            "t_s": [(state.received_ns - now_ns) / 1e9 for state in kept],
+            "tick": [state.tick for state in kept],
             **{
-                name: [getattr(state, name).astype(float).round(4).tolist() for state in states]
+                name: [getattr(state, name).astype(float).round(4).tolist() for state in kept]
                 for name in SERIES
             },
         },

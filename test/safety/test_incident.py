@@ -9,7 +9,17 @@ import pytest
 from sim2real_deploy.safety.incident import incident
 from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.safety.supervisor import Change, Supervisor
+from sim2real_deploy.wire.decoders import StateDecoder
+from sim2real_deploy.wire.encoders import StateEncoder
 from support.safety_world import DAMPING, GO2, MS, TICK, healthy_inputs, healthy_state
+
+
+def test_states_as_the_wire_brings_them_are_kept_whole() -> None:
+    supervisor = Supervisor(GO2, load_events(GO2, "indoor"))
+    sample = StateEncoder(GO2).encode(healthy_state(0))
+    live = StateDecoder(GO2).decode(sample, 0)
+    content = incident(supervisor, (), [live], None, 0)
+    assert content["states"]["temperature"] == [healthy_state(0).temperature.astype(float).tolist()]
 
 
 def test_an_incident_tells_what_happened_when_and_to_whom() -> None:

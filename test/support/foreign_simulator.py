@@ -20,7 +20,7 @@ class ForeignRobot(TwinRobot):
     def exchange(self, commands: list[bytes]) -> list[bytes]:
         sent = []
         for sample in super().exchange(commands):
-            state = StateDecoder(self.robot).decode(sample, 0)
+            state = StateDecoder(self.robot).decode(sample, 0).whole()
             cells = state.cell_millivolts * 0
             bare = replace(
                 state, battery_percent=0, cell_millivolts=cells, voltage=0.0, remote=bytes(40)

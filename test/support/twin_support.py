@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.robots import JointCommand, RobotState, load_robot
+from sim2real_deploy.robots import JointCommand, load_robot
+from sim2real_deploy.robots.state import WholeState
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire.decoders import StateDecoder
@@ -28,10 +29,10 @@ def stand() -> bytes:
     return command(ROBOT.stand_pose, ROBOT.kp, ROBOT.kd)
 
 
-def decode(sample: bytes | None) -> RobotState:
+def decode(sample: bytes | None) -> WholeState:
     assert sample is not None
     assert _decoder.flaw(sample) is None
-    return _decoder.decode(sample, 0)
+    return _decoder.decode(sample, 0).whole()
 
 
 def twin(seed: int = 0, **imperfections: Any) -> TwinRobot:
@@ -49,7 +50,7 @@ def hung(seed: int = 0, **imperfections: Any) -> TwinRobot:
     return robot
 
 
-def stand_up(robot: TwinRobot, seconds: float = 2.0) -> RobotState:
+def stand_up(robot: TwinRobot, seconds: float = 2.0) -> WholeState:
     """From lying to standing, the way the vendor's example does it."""
     steps = round(seconds / PERIOD)
     state = None
