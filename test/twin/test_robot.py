@@ -96,7 +96,7 @@ def test_bad_input_is_counted_and_changes_nothing() -> None:
     encoder = CommandEncoder(ROBOT)
     wild = JointCommand(*(np.zeros(JOINTS, np.float32) for _ in range(5)))
     encoder.encode(wild)
-    encoder._tau[3] = np.nan  # the encoder itself would refuse
+    encoder._fields["motor_cmd"][0, 3]["tau"] = np.nan  # the encoder itself would refuse
     nan = encoder._finish()
     bad = {
         "bad_crc": [_broken(good, 100)],
