@@ -13,7 +13,6 @@ from pathlib import Path
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import to_install
-from sim2real_deploy.policy.contract import listed
 from sim2real_deploy.runtime.world_clock import world_may_wait
 from sim2real_deploy.topics import ODOMETRY, TRUTH
 
@@ -201,6 +200,8 @@ def _check_clearance(values: Mapping[str, str]) -> None:
 
 def _policies(values: Mapping[str, str]) -> tuple[str, ...]:
     """Those that are loaded, the one that starts first."""
+    from sim2real_deploy.policy.contract import listed  # heavy: `sim2real --help` reads this module
+
     return listed(values["policies"] or values["policy"])
 
 
