@@ -24,7 +24,7 @@ from sim2real_deploy.policy.importers.draft import (
     spread,
 )
 from sim2real_deploy.policy.importers.places import find_network
-from sim2real_deploy.policy.importers.robots import known_robots
+from sim2real_deploy.policy.importers.robots import all_robots
 from sim2real_deploy.policy.importers.vocabulary import TERM_ORDERS, term_order
 
 NAME = "legged_gym deploy yaml"
@@ -167,7 +167,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
 def _robot(xml_path: str) -> str | None:
     """The robot whose model the file simulates, where it is one of ours."""
     folders = {re.sub(r"_(description|mjcf|\d+dof)$", "", part) for part in Path(xml_path).parts}
-    return next((spec.name for spec in known_robots() if spec.name in folders), None)
+    return next((spec.name for spec in all_robots() if spec.name in folders), None)
 
 
 def _in_policy_order(values: list[float], gym: _Gym, file: Path) -> list[float]:

@@ -16,7 +16,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.importers import foreign_yaml
 from sim2real_deploy.policy.importers.draft import Answers, Draft, Foreign, Numbers, spread
 from sim2real_deploy.policy.importers.places import find_network
-from sim2real_deploy.policy.importers.robots import known_robots
+from sim2real_deploy.policy.importers.robots import all_robots
 from sim2real_deploy.policy.importers.vocabulary import translate
 
 NAME = "rl_sar config.yaml"
@@ -138,7 +138,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
 def _robot(title: str) -> str | None:
     """The robot of `g1_23/robomimic`: one with fewer motors is the whole one, the rest held."""
     named = title.split("/")[0] if "/" in title else None
-    known = [spec.name for spec in known_robots()] if named else []
+    known = [spec.name for spec in all_robots()] if named else []
     return next((name for name in known if f"{named}_".startswith(f"{name}_")), named)
 
 

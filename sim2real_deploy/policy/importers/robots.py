@@ -9,13 +9,21 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec, load_robot
 
 
-def known_robots(named: str = "") -> Iterator[RobotSpec]:
-    """The one that was named, or all that have a file."""
-    if named:
-        yield load_robot(named)
-        return
+def all_robots() -> Iterator[RobotSpec]:
+    """All that have a file."""
     for file in sorted(paths.config_file("robots").glob("*.yaml")):
         yield load_robot(file.stem)
+
+
+def known_robots(named: str = "") -> Iterator[RobotSpec]:
+    """Candidates for a policy: the robot that was named, or all but those for a twin only.
+
+    Quadrupeds of one make share joints and names, so a file that names none would fit several.
+    """
+    if named:
+        yield load_robot(named)
+    else:
+        yield from (spec for spec in all_robots() if not spec.twin_only)
 
 
 def by_pattern(values: Any, joints: Sequence[str], where: str) -> list[float]:
