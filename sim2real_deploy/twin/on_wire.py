@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+import numba  # noqa: F401  without compiled loops a twin cannot keep real time
 import numpy as np
 
 from sim2real_deploy.runtime.realtime import prefer_this_thread
