@@ -87,6 +87,7 @@ def test_ctrl_c_leaves_a_run_that_can_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_a_killed_run_goes_on_by_itself(tmp_path: Path) -> None:
     config = write_config(tmp_path, ppo={"environments": 8, "steps": 8})
     run = tmp_path / "run"
