@@ -65,7 +65,7 @@ def _unhurried(before: Floats, after: Floats) -> float:
 
 
 def stand_up(start: JointCommand, spec: RobotSpec, now_ns: int) -> Trajectory:
-    far = float(np.max(np.abs(start.q - spec.stand_pose))) > NEAR_STAND
+    far = _is_far_from_standing(start, spec)
     poses = [spec.sit_pose, spec.stand_pose] if far else [spec.stand_pose]
     return Trajectory(start, poses, spec, now_ns)
 
@@ -90,10 +90,20 @@ class LetDown:
 
 
 def put_down(start: JointCommand, spec: RobotSpec, now_ns: int) -> "Trajectory | LetDown":
-    """The last movement before damping, as the robot's file says."""
+    """The last movement before damping, as the robot's file says.
+
+    A robot on its feet may be in the middle of a step: all feet come to the ground before the legs
+    fold, or it tips over the one that hangs.
+    """
     if spec.put_down == "gantry":
         return LetDown(start, spec, now_ns)
-    return Trajectory(start, [spec.sit_pose], spec, now_ns)
+    far = _is_far_from_standing(start, spec)
+    poses = [spec.sit_pose] if far else [spec.stand_pose, spec.sit_pose]
+    return Trajectory(start, poses, spec, now_ns)
+
+
+def _is_far_from_standing(start: JointCommand, spec: RobotSpec) -> bool:
+    return float(np.max(np.abs(start.q - spec.stand_pose))) > NEAR_STAND
 
 
 def mix(before: Floats, after: Floats, x: float, out: Floats) -> None:

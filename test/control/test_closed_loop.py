@@ -15,7 +15,7 @@ from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Supervised, Unsupervised
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
-from sim2real_deploy.robots.geometry import to_world
+from sim2real_deploy.robots.geometry import tilt, to_world
 from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.runtime.local_channel import LocalChannel
 from sim2real_deploy.safety.chain import CLEAR, SupervisorSide
@@ -88,6 +88,25 @@ def test_stand_walk_and_sit_down_with_odometry_near_the_truth():
     stack.until(Mode.DAMPING)
     stack.cycle(0.5)
     assert stack.height() < lying + 0.05
+
+
+@pytest.mark.parametrize("phase_s", [0.0, 0.07, 0.13, 0.2])
+def test_it_sits_down_level_wherever_in_its_step_it_is_asked(phase_s):
+    """Folding the legs with one foot in the air tips the robot over."""
+    stack = Stack(load_bundle("go2_walk", SPEC).open())
+    stack.ask(Event.STAND)
+    stack.until(Mode.STANDING)
+    stack.ask(Event.WALK)
+    stack.cycle(1.5 + phase_s)
+    assert stack.ask(Event.SIT).accepted
+    tilts = []
+    for _ in range(3000):
+        stack.loop.cycle()
+        tilts.append(tilt(stack.twin.truth.quaternion.tolist()))
+        if stack.controller.mode is Mode.DAMPING:
+            break
+    assert stack.controller.mode is Mode.DAMPING
+    assert max(tilts) < 0.3
 
 
 def test_each_tick_leaves_a_row(sample):
