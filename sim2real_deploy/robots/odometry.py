@@ -62,7 +62,7 @@ class LegOdometry:
 
     def _from_legs(self, state: RobotState, rate: Vector, up: Vector) -> tuple[Vector, float]:
         """The trunk's velocity if the loaded feet roll without slipping, and their number."""
-        (q, dq), torque = state.motion(), state.torque.tolist()
+        (q, dq), torque = state.motion().tolist(), state.torque.tolist()
         total = weights = 0.0
         mean = _NOWHERE
         for number, leg in enumerate(self._legs):

@@ -88,6 +88,8 @@ def test_stand_walk_and_sit_down_with_odometry_near_the_truth():
     stack.until(Mode.DAMPING)
     stack.cycle(0.5)
     assert stack.height() < lying + 0.05
+    # A ROS message reads anything but plain floats as zero.
+    assert {type(value) for value in (*odometry.velocity, *odometry.position)} == {float}
 
 
 @pytest.mark.parametrize("phase_s", [0.0, 0.07, 0.13, 0.2])
