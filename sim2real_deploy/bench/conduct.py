@@ -34,12 +34,29 @@ class BenchResult:
         checks.print_table(self.title, self.checks)
 
 
+class LineProgress:
+    """For logs: one line whenever something else is measured."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._what = ""
+
+    def __call__(self, what: str, done: float) -> None:
+        if what != self._what:
+            self._what = what
+            self._console.print(f"{done:4.0%}  {what}", highlight=False, markup=False)
+
+
 def conduct(command: str, measure: Callable[[Progress], BenchResult], json: Path | None) -> int:
-    """Measure with a progress bar, print the result, write it to `json`; returns the exit code."""
+    """Measure with a progress bar, or lines in a log; print the result, write it to `json`;
+    returns the exit code."""
     console = Console(stderr=True)
-    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=1.0)
-        result = measure(lambda what, done: bar.update(task, description=what, completed=done))
+    if console.is_terminal:
+        with Bar(console=console, transient=True) as bar:
+            task = bar.add_task("", total=1.0)
+            result = measure(lambda what, done: bar.update(task, description=what, completed=done))
+    else:
+        result = measure(LineProgress(console))
     result.print()
     if json is not None:
         checks.write_json(json, command, result.checks, result.raw)
