@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from sim2real_deploy.robots.geometry import roll_pitch_yaw as euler
+from sim2real_deploy.robots.geometry import euler_angles
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.robots.vectors import Numbers
 
@@ -107,7 +107,7 @@ def base_lin_vel(seen: Seen) -> Numbers:
 @term()
 def roll_pitch_yaw(seen: Seen, *, axes: tuple[float, ...] = (0, 1, 2)) -> Numbers:
     """Euler angles of the body; `axes` picks some, 0 roll, 1 pitch, 2 yaw."""
-    angles = euler(seen.attitude)
+    angles = euler_angles(*seen.attitude)
     return [angles[int(axis)] for axis in axes]
 
 

@@ -50,12 +50,13 @@ def heading(quaternion: Numbers) -> float:
     return math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
 
 
-def roll_pitch_yaw(quaternion: Numbers) -> Vector:
-    """Euler angles, turned about z, then y, then x; rad."""
-    w, x, y, z = quaternion
-    roll = math.atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
-    pitch = math.asin(max(-1.0, min(1.0, 2 * (w * y - z * x))))
-    return roll, pitch, heading(quaternion)
+def euler_angles(w: float, x: float, y: float, z: float) -> Vector:
+    """Roll, pitch and yaw of a quaternion: rotations about z, then y, then x; rad."""
+    return (
+        math.atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y)),
+        math.asin(max(-1.0, min(1.0, 2 * (w * y - z * x)))),
+        math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)),
+    )
 
 
 def to_world_rows(quaternions: Rows, vectors: Rows) -> Rows:

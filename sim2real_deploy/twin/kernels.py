@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from sim2real_deploy.compiled import compiled
-from sim2real_deploy.wire import encoders
+from sim2real_deploy.robots import geometry
 
 Array = Any  # a numpy array of any layout
 
 
-_euler_angles = compiled(encoders.euler_angles)
+_euler_angles = compiled(geometry.euler_angles)
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""DDS topics: whole samples in and out, each with the writer it came from."""
+"""DDS topics: reading and writing whole samples."""
 
 import ctypes
 import os
@@ -22,32 +22,32 @@ from sim2real_deploy.wire.libddsc import (
 )
 from sim2real_deploy.wire.link import Writer
 
-# The lease: a program that was killed is taken for another writer until it runs out.
+# A killed program counts as another writer until its lease expires.
 _CONFIG = """<CycloneDDS><Domain Id="any">
 <General><Interfaces>
 <NetworkInterface name="{interface}" multicast="default"/>
 </Interfaces></General>
 <Discovery><LeaseDuration>2s</LeaseDuration>{discovery}</Discovery>
 </Domain></CycloneDDS>"""
-# A loopback has no multicast unless somebody gave it some. Clients on Cyclone 0.10 try the ports of
-# the first participants on the machine instead: a twin must have one of those ports and try them
-# too. Everybody else does without: ROS nodes have such ports as well, and would all be found.
+# A loopback interface usually has no multicast. Clients on Cyclone 0.10 then probe the ports of the
+# first participants on the machine, so a twin must have such a port and probe them, too. Nobody
+# else does: ROS nodes have such ports as well and would all be discovered.
 _ON_LOOPBACK = """<ParticipantIndex>auto</ParticipantIndex>
 <MaxAutoParticipantIndex>50</MaxAutoParticipantIndex>
 <Peers><Peer address="127.0.0.1"/></Peers>"""
-_FEW = 4  # samples taken in one call; more seldom wait
-_DEPTH = 1000  # samples a reader holds while its owner is away: 2 s of states
-_BLOCK_NS = 1_000_000  # the longest that a write may hold its caller up
+_FEW = 4  # samples taken per call; there are rarely more
+_DEPTH = 1000  # samples that a reader buffers: 2 s of states
+_BLOCK_NS = 1_000_000  # the longest that a write may block
 
 Data = TypeVar("Data")
 
 
 class Type(Protocol[Data]):
-    """A message type: how DDS's C struct becomes what this package works on, and back."""
+    """A message type, and its conversion from and to DDS's C struct."""
 
     @property
     def type_name(self) -> str:
-        """As DDS names it."""
+        """Its DDS name."""
 
     @property
     def ops(self) -> tuple[int, ...]:
@@ -55,23 +55,23 @@ class Type(Protocol[Data]):
 
     @property
     def c_size(self) -> int:
-        """Bytes of the C struct."""
+        """Size of the C struct in bytes."""
 
     def from_c(self, memory: bytearray, at: int) -> Data:
-        """What the C struct at a place in memory says."""
+        """The value of the C struct at an offset in memory."""
 
     def to_c(self, value: Data, /) -> bytes:
-        """The C struct."""
+        """The C struct of a value."""
 
 
 @dataclass(slots=True)
 class Sample(Generic[Data]):
-    """One message as it came."""
+    """One received message."""
 
-    data: Data  # of a fixed-size message: CDR, header included
-    source_ns: int  # when it was written, the sender's wall clock
-    received_ns: int  # when it was taken, this machine's monotonic clock
-    writer: int  # who wrote it: `Participant.who` tells more
+    data: Data  # for a fixed-size message: CDR, header included
+    source_ns: int  # when it was written, by the sender's wall clock
+    received_ns: int  # when it was taken, by this machine's monotonic clock
+    writer: int  # handle for `Participant.who`
 
 
 def interfaces() -> list[str]:
@@ -81,7 +81,7 @@ def interfaces() -> list[str]:
 def check_interface(name: str) -> None:
     known = interfaces()
     if name not in known:
-        raise Refusal(f"network interface '{name}': there is none; there are: {', '.join(known)}")
+        raise Refusal(f"network interface '{name}' does not exist; there are: {', '.join(known)}")
 
 
 def check_middleware() -> None:
@@ -95,7 +95,7 @@ def check_middleware() -> None:
 
 
 class _Domains:
-    """The domains of this process: each is configured for one interface while anyone uses it."""
+    """The process's DDS domains; each is bound to one interface while it is in use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -140,12 +140,12 @@ _domains = _Domains()
 
 
 class RawReader(Generic[Data]):
-    """Samples of one topic. One thread waits and takes."""
+    """Reads one topic. One thread waits and takes."""
 
     def __init__(self, participant: int, topic: int, kind: Type[Data], depth: int) -> None:
         dds = library()
         qos = dds.dds_create_qos()
-        # Best effort, as the vendor's: a state sent again late is worth nothing.
+        # Best effort, like the vendor's: a state that is resent late is useless.
         dds.dds_qset_reliability(qos, BEST_EFFORT, 0)
         dds.dds_qset_history(qos, KEEP_LAST, depth)
         reader = dds.dds_create_reader(participant, topic, qos, None)
@@ -157,7 +157,7 @@ class RawReader(Generic[Data]):
         self._dds, self._depth, self._closed = dds, depth, False
         self._take, self._wait = dds.dds_take, dds.dds_waitset_wait
         self._from_c = kind.from_c
-        # Where the library puts what is taken: structs, pointers to them, and their infos.
+        # Buffers that the library fills: structs, pointers to them, and sample infos.
         self._memory = bytearray(_FEW * kind.c_size)
         self._infos = ctypes.create_string_buffer(_FEW * SAMPLE_INFO.size)
         self._places = tuple((n * kind.c_size, n * SAMPLE_INFO.size) for n in range(_FEW))
@@ -166,18 +166,15 @@ class RawReader(Generic[Data]):
         self._at = ctypes.addressof(self._pointers), ctypes.addressof(self._infos)
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep (without the GIL) until there is something to take, or the time is up."""
+        """Sleep, with the GIL released, until there is something to take or the time is up."""
         found = self._wait(self.waitset, None, 0, max(0, int(timeout_s * 1e9)))
         if found < 0 and not self._closed:
             self._dds.checked(found, "while waiting for samples")
         return bool(found > 0)
 
     def take(self) -> list[Sample[Data]]:
-        """Everything that has come since the last call, oldest first.
-
-        A few at a time, until there are no more. A flood does not keep the caller: what comes
-        beyond the depth waits for the next call.
-        """
+        """Everything received since the last call, oldest first, but at most about `depth` samples,
+        so that a flood cannot keep the caller here."""
         taken: list[Sample[Data]] = []
         pointers, infos = self._at
         while True:
@@ -196,7 +193,7 @@ class RawReader(Generic[Data]):
                 return taken
 
     def matched(self) -> int:
-        """How many writers there are now."""
+        """The number of matched writers."""
         return max(0, int(self._dds.dds_get_matched_publications(self.entity, None, 0)))
 
     def close(self) -> None:
@@ -204,12 +201,12 @@ class RawReader(Generic[Data]):
 
 
 class RawWriter(Generic[Data]):
-    """Samples out on one topic."""
+    """Writes one topic."""
 
     def __init__(self, participant: int, topic: int, kind: Type[Data]) -> None:
         dds = library()
         qos = dds.dds_create_qos()
-        # Reliable and last value only, as the vendor's, but never holding the caller up for long.
+        # Reliable and last value only, like the vendor's, but never blocking for long.
         dds.dds_qset_reliability(qos, RELIABLE, _BLOCK_NS)
         dds.dds_qset_history(qos, KEEP_LAST, 1)
         writer = dds.dds_create_writer(participant, topic, qos, None)
@@ -223,15 +220,15 @@ class RawWriter(Generic[Data]):
             self._dds.checked(code, "while writing a sample")
 
     def matched(self) -> int:
-        """How many readers there are now."""
+        """The number of matched readers."""
         return max(0, int(self._dds.dds_get_matched_subscriptions(self.entity, None, 0)))
 
 
 class Participant:
-    """One presence on one DDS domain, over one interface, both chosen by the caller.
+    """A DDS participant on one domain and one network interface.
 
-    `name` is shown to the others who look at the topics ("control", "safety", ...). With `for_all`,
-    clients on any version of Cyclone find it on a loopback, too: for a twin.
+    `name` is what others see ("control", "safety", ...). With `for_all`, for a twin, clients on any
+    version of Cyclone find it on a loopback interface, too.
     """
 
     def __init__(
@@ -253,7 +250,7 @@ class Participant:
 
     @property
     def key(self) -> str:
-        """How this participant looks to the others: their `Writer.participant`."""
+        """This participant's key, which others see as `Writer.participant`."""
         return self._discovery.key
 
     def reader(self, topic: str, kind: Type[Data], depth: int = _DEPTH) -> RawReader[Data]:
@@ -271,15 +268,15 @@ class Participant:
         return dds.checked(entity, f"opening the topic {topic}")
 
     def who(self, writer: int) -> Writer:
-        """Who wrote a sample, by its `writer`."""
+        """Who wrote a sample, from its `writer`."""
         return self._discovery.who(writer)
 
     def other_writers(self, topic: str) -> tuple[Writer, ...]:
-        """Everyone but this participant who can write a topic now; cheap to ask often."""
+        """Everyone else who can write a topic now; cheap to call often."""
         return self._discovery.other_writers(topic)
 
     def close(self) -> None:
-        """Leave the domain; readers fall silent. Harmless when done already."""
+        """Leave the domain; readers return nothing from then on. May be called twice."""
         if self._open:
             self._open = False
             for reader in self._readers:

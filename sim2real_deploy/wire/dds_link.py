@@ -1,4 +1,4 @@
-"""The DDS face of Link: a robot, or a twin that is one on the wire."""
+"""A Link over DDS, to a robot or a twin."""
 
 import threading
 import time
@@ -13,9 +13,9 @@ from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE
 
 
 class DdsLink:
-    """State and commands over DDS. `name` is how other writers' owners see us.
+    """States and commands over DDS. `name` is what other participants see.
 
-    One that `listens` opens no writer on rt/lowcmd: nobody can take it for a second controller.
+    A link that only `listens` opens no writer on rt/lowcmd, so nobody takes it for a controller.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class DdsLink:
         return self._clock.stood_still_ns
 
     def wait(self, timeout_s: float) -> RobotState | None:
-        """The newest of the samples that have come. Bad ones do not cut the wait short."""
+        """The newest state received. Bad samples do not end the wait."""
         reader, accept = self._reader, self._intake.accept
         deadline = time.monotonic() + timeout_s
         while reader.wait(timeout_s):
@@ -68,7 +68,7 @@ class DdsLink:
 
     @property
     def robot(self) -> Writer | None:
-        """Whose states are taken; None before the first."""
+        """The writer of the states in use; None before the first."""
         return None if self._intake.writer is None else self.participant.who(self._intake.writer)
 
     def send(self, command: JointCommand) -> bytes:

@@ -1,6 +1,6 @@
-"""LowState and LowCmd, bytes to values, for either family and any number of joints.
+"""Decoders of LowState and LowCmd, for either family and any number of joints.
 
-Control uses StateDecoder, a twin the other one.
+Control uses StateDecoder, a twin CommandDecoder.
 """
 
 import enum
@@ -15,11 +15,11 @@ from sim2real_deploy.wire import kernels
 from sim2real_deploy.wire.layout import Layout, word_places
 from sim2real_deploy.wire.messages import F32, FAMILIES, I16, IMU, MOTION, PD, POWER, U8, U16, U32
 
-# Plain little-endian CDR, version 1 or 2: the same bytes for fields of up to four bytes.
+# Plain little-endian CDR, version 1 or 2: identical for fields of up to four bytes.
 _HEADERS = (b"\x00\x01", b"\x00\x07")
 _U8, _I16, _U16, _U32, _F32 = (np.dtype(code) for code in (U8, I16, U16, U32, F32))
-# A temperature byte is int8 in the ROS message, uint8 in the SDK's. No motor reaches 200 degrees,
-# some freeze: from 200 on a byte means -56 to -1.
+# A temperature byte is int8 in the ROS message and uint8 in the SDK's. No motor reaches 200 degrees
+# and some freeze, so bytes from 200 on mean -56 to -1.
 _DEGREES = np.array([*range(200), *range(-56, 0)], np.int16)
 
 
@@ -28,27 +28,27 @@ class Flaw(enum.Enum):
 
     LENGTH = "bad_length"  # or not plain little-endian CDR
     CRC = "bad_crc"
-    NOT_FINITE = "not_finite"  # NaN or infinity in a value that would be handed on
+    NOT_FINITE = "not_finite"  # NaN or infinity in a value that would be used
 
 
 _FLAWS = {kernels.BAD_CRC: Flaw.CRC, kernels.NOT_FINITE: Flaw.NOT_FINITE}
 
 
 class _Decoder:
-    """Finds the flaw of a sample, if it has one, before anything is read from it."""
+    """Checks a sample before anything is read from it."""
 
-    def __init__(self, layout: Layout, handed_on: Sequence[slice]) -> None:
+    def __init__(self, layout: Layout, used: Sequence[slice]) -> None:
         self._size = layout.size
         self._gather = layout.crc_gather
-        self._places = np.concatenate([word_places(place) for place in handed_on])
-        self.flaw(bytes([0, 1]).ljust(layout.size, b"\0"))  # compiled before the first real one
+        self._places = np.concatenate([word_places(place) for place in used])
+        self.flaw(bytes([0, 1]).ljust(layout.size, b"\0"))  # compiles now, before the loop runs
 
     def flaw(self, sample: bytes) -> Flaw | None:
         found = self._checked(sample)
         return found if isinstance(found, Flaw) else None
 
     def _checked(self, sample: bytes) -> Floats | Flaw:
-        """The numbers handed on, in the order of their places, or why none of them are."""
+        """The numbers used, in the order of their places, or the sample's flaw."""
         if len(sample) != self._size or sample[:2] not in _HEADERS:
             return Flaw.LENGTH
         numbers = np.empty(len(self._places), np.float32)
@@ -57,7 +57,7 @@ class _Decoder:
 
 
 class LiveState:
-    """A RobotState as it comes 500 times a second: its numbers copied out, the rest on request."""
+    """The RobotState of one sample: motion copied out at once, the rest decoded on request."""
 
     __slots__ = ("_decoder", "_numbers", "_whole", "raw", "received_ns", "tick")
 
@@ -118,8 +118,8 @@ class LiveState:
 
 
 class StateDecoder(_Decoder):
-    """rt/lowstate samples into RobotState. `read` checks and decodes; `decode` trusts the sample,
-    whose `flaw` was asked for before."""
+    """rt/lowstate samples to RobotState. `read` checks and decodes; `decode` is for a sample whose
+    `flaw` has been checked before."""
 
     def __init__(self, robot: RobotSpec) -> None:
         layout, self.joints = FAMILIES[robot.wire.family].state, robot.joint_count
@@ -144,7 +144,7 @@ class StateDecoder(_Decoder):
         super().__init__(layout, [*moving, *power])
 
     def read(self, sample: bytes, received_ns: int) -> LiveState | Flaw:
-        """A sample and when it was received: what it says, or what is wrong with it."""
+        """The state in a sample, or the sample's flaw."""
         numbers = self._checked(sample)
         if isinstance(numbers, Flaw):
             return numbers
@@ -155,7 +155,7 @@ class StateDecoder(_Decoder):
         return LiveState(sample, received_ns, numbers, self)
 
     def whole(self, state: LiveState) -> WholeState:
-        """Everything that the state's sample says."""
+        """Everything in the state's sample."""
         sample, octets = state.raw, np.frombuffer(state.raw, _U8)
         if self._has_battery:
             heat, percent, drain, remote, voltage, current = self._scalars(sample)
@@ -163,7 +163,7 @@ class StateDecoder(_Decoder):
             lost = np.frombuffer(sample, _U32)[self._lost]
             feet = np.frombuffer(sample, _I16)[self._feet]
             cells = np.frombuffer(sample, _U16)[self._cells]
-        else:  # two sensors a motor, and of the battery only what the boards are supplied with
+        else:  # two sensors per motor, and of the battery only the boards' supply voltage
             heat, remote = self._scalars(sample)
             percent, drain, current = -1, 0, 0.0
             voltage = float(np.frombuffer(sample, _F32)[self._places[10 + 4 * self.joints]])
@@ -197,7 +197,7 @@ class StateDecoder(_Decoder):
 
 
 class CommandDecoder(_Decoder):
-    """rt/lowcmd samples into JointCommand: what a robot, a twin or a watcher sees."""
+    """rt/lowcmd samples to JointCommand, for a twin or a watcher."""
 
     def __init__(self, robot: RobotSpec) -> None:
         layout, joints = FAMILIES[robot.wire.family].command, robot.joint_count
@@ -207,7 +207,7 @@ class CommandDecoder(_Decoder):
         super().__init__(layout, motors)
 
     def decode(self, sample: bytes) -> JointCommand:
-        """The PD targets as views into the sample, which must be free of flaws."""
+        """The PD targets as views into the sample, which must have no flaw."""
         floats = np.frombuffer(sample, _F32)
         return JointCommand(
             q=floats[self._q],

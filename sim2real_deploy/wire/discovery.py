@@ -1,4 +1,4 @@
-"""Who is on a DDS domain, as discovery reports it on topics of its own."""
+"""Who is on a DDS domain, from DDS's built-in discovery topics."""
 
 import ctypes
 import threading
@@ -19,14 +19,14 @@ from sim2real_deploy.wire.libddsc import (
 )
 from sim2real_deploy.wire.link import Writer
 
-_MOST = 1000  # reports read at once, on either topic: 0.10 wants the same number in every call
+_MOST = 1000  # reports per read, on either topic: Cyclone 0.10 needs the same number in every call
 _GUID_BYTES = 16
 
 Found = TypeVar("Found")
 
 
 class Discovery:
-    """Reads the reports for one participant."""
+    """Reads discovery's reports for one participant."""
 
     def __init__(self, participant: int) -> None:
         dds = self._dds = library()
@@ -42,14 +42,11 @@ class Discovery:
         self._pointers = (c_void_p * _MOST)()
         self._infos = ctypes.create_string_buffer(_MOST * SAMPLE_INFO.size)
         self._reading = threading.Lock()
-        self._by_topic: dict[str, tuple[Writer, ...]] = {}  # since the last change
+        self._by_topic: dict[str, tuple[Writer, ...]] = {}  # cleared when anything changes
         self._by_handle: dict[int, Writer] = {}
 
     def other_writers(self, topic: str) -> tuple[Writer, ...]:
-        """Everyone but this participant who can write a topic now.
-
-        All reports are read anew only when somebody came or went.
-        """
+        """Everyone else who can write a topic now. Reports are read again only after a change."""
         with self._reading:
             if self._dds.dds_triggered(self._unseen) > 0:
                 self._by_topic.clear()
@@ -67,8 +64,8 @@ class Discovery:
         return tuple(self._describe(key, person) for key, person in sorted(found))
 
     def who(self, handle: int) -> Writer:
-        """The writer behind a sample's publication handle. One that left before it was asked for
-        the first time is a Writer without a name."""
+        """The writer behind a sample's publication handle; without a name if it left before it was
+        first looked up."""
         known = self._by_handle.get(handle)
         if known is None:
             with self._reading:
@@ -102,13 +99,13 @@ class Discovery:
     def _reports(
         self, reader: int, read: Callable[[int, bool], Found], handle: int = 0
     ) -> list[Found]:
-        """What is read of each report (its address, whether what it tells of is there still) while
-        the library lends it to us; of one instance where a handle is given."""
+        """Apply `read` to each report (its address, whether its subject is alive) while the library
+        lends it to us; with a handle, to that instance only."""
         dds, pointers, infos = self._dds, self._pointers, self._infos
-        ctypes.memset(pointers, 0, ctypes.sizeof(pointers))  # lend, instead of filling ours
+        ctypes.memset(pointers, 0, ctypes.sizeof(pointers))  # null: the library lends its memory
         into = addressof(pointers), addressof(infos), _MOST, _MOST
         if handle:
-            found = dds.dds_read_instance(reader, *into, handle)  # an error: there is none such
+            found = dds.dds_read_instance(reader, *into, handle)  # an error means: no such instance
         else:
             found = dds.checked(dds.dds_read(reader, *into), "reading discovery's reports")
         if found <= 0:
@@ -135,7 +132,7 @@ class Discovery:
         return self._text(text) if self._dds.dds_qget_prop(qos, name, byref(text)) else ""
 
     def _text(self, text: c_void_p) -> str:
-        """A string that the library made for us: it is ours to free."""
+        """A string allocated by the library; we must free it."""
         if not text.value:
             return ""
         said = ctypes.string_at(text.value).decode(errors="replace")

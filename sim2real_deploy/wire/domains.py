@@ -1,4 +1,4 @@
-"""DDS domains that are free on this machine."""
+"""Finding a DDS domain that is free on this machine."""
 
 import random
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 from sim2real_deploy.errors import Refusal
 
 PORTS = 250  # per domain, from 7400 on
-HIGHEST = 100  # above it, a domain's ports overlap the ephemeral ones
+HIGHEST = 100  # above it, a domain's ports overlap the ephemeral port range
 
 
 def free_domain() -> int:
-    """A random domain none of whose UDP ports is in use, so that two runs never meet."""
+    """A random domain with none of its UDP ports in use, so that two runs never meet."""
     in_use = set()
     for table in (Path("/proc/net/udp"), Path("/proc/net/udp6")):
         if table.exists():

@@ -1,15 +1,12 @@
-"""LowCmd and LowState, values to bytes, for either family and any number of joints.
+"""Encoders of LowCmd and LowState, for either family and any number of joints.
 
-Control uses CommandEncoder, a twin the other one. Each keeps its message from call to call: one
-instance per thread.
+Control uses CommandEncoder, a twin StateEncoder. Each reuses its buffer: one instance per thread.
 """
-
-import math
 
 import numpy as np
 
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, WholeState
-from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.robots.geometry import euler_angles
 from sim2real_deploy.wire import kernels
 from sim2real_deploy.wire.layout import Layout, word_places
 from sim2real_deploy.wire.messages import FAMILIES, IMU, MOTION, POWER
@@ -18,14 +15,14 @@ ORDER = ("q", "dq", "kp", "kd", "tau")  # the rows of a JointCommand's block
 
 
 class _Encoder:
-    """A message in a buffer of its own: constants written once, values per call, CRC at last."""
+    """A message in its own buffer: constants written once, values per call, then the CRC."""
 
     def __init__(self, layout: Layout) -> None:
         self._bytes = np.zeros(layout.size, np.uint8)
         self._bytes[1] = 1  # plain little-endian CDR
         self._buffer = self._bytes.data
         self._floats = self._bytes.view(np.float32)
-        self._fields = self._bytes.view(layout.dtype)  # of length one, so that each is a view
+        self._fields = self._bytes.view(layout.dtype)  # an array of one, so that fields are views
         self._gather = layout.crc_gather
 
     def _finish(self) -> bytes:
@@ -34,7 +31,7 @@ class _Encoder:
 
 
 class CommandEncoder(_Encoder):
-    """JointCommand into rt/lowcmd samples, as the vendor's examples fill them in."""
+    """JointCommand to rt/lowcmd samples, filled in like the vendor's examples."""
 
     def __init__(self, robot: RobotSpec) -> None:
         family, used = FAMILIES[robot.wire.family], robot.joint_count
@@ -50,26 +47,26 @@ class CommandEncoder(_Encoder):
         self._places = np.stack([word_places(place) for place in places])
         self._echoed = family.echoed
         self._echoed_from = family.state.span(family.echoed).start if family.echoed else 0
-        self.encode(JointCommand.damping(used, 0.0))  # compiled before the first real one
+        self.encode(JointCommand.damping(used, 0.0))  # compiles now, before the loop runs
 
     def follow(self, state: RobotState) -> None:
-        """Repeat from the robot's state what its commands must repeat (hg: the machine's mode)."""
+        """Copy the state field that commands must repeat (hg: `mode_machine`)."""
         if self._echoed:
             self.set_field(self._echoed, state.raw[self._echoed_from])
 
     def set_field(self, name: str, value: int) -> None:
-        """One of the command's own fields, in every sample from now on."""
+        """Set a field of the message in every sample from now on."""
         self._fields[name] = value
 
     def encode(self, command: JointCommand) -> bytes:
-        """A whole sample. A value that is not finite is refused: nothing like it may leave."""
+        """A whole sample; raises ValueError if a value is not finite."""
         if not kernels.fill(command.block(), self._places, self._bytes, self._gather):
             raise ValueError("a joint command holds a value that is not finite")
         return self._bytes.tobytes()
 
 
 class StateEncoder(_Encoder):
-    """WholeState (all but `received_ns` and `raw`) into rt/lowstate samples: how a twin speaks."""
+    """WholeState (all but `received_ns` and `raw`) to rt/lowstate samples, for a twin."""
 
     def __init__(self, robot: RobotSpec) -> None:
         family, joints = FAMILIES[robot.wire.family], robot.joint_count
@@ -101,7 +98,7 @@ class StateEncoder(_Encoder):
         self._quaternion[:] = state.quaternion
         self._gyroscope[:] = state.gyroscope
         self._accelerometer[:] = state.accelerometer
-        self._rpy[:] = roll_pitch_yaw(state.quaternion)
+        self._rpy[:] = euler_angles(*state.quaternion.tolist())
         self._q[:] = state.q
         self._dq[:] = state.dq
         self._ddq[:] = state.ddq
@@ -112,12 +109,12 @@ class StateEncoder(_Encoder):
         return self._finish()
 
     def _write_slow(self, state: WholeState) -> None:
-        """What does not move: temperatures, power, the remote."""
+        """The slow fields: temperatures, power, the remote."""
         self._imu_temperature[0] = state.imu_temperature
         self._remote[:] = state.remote
         if len(state.motor_mode):
             self._bytes[self._mode_places] = state.motor_mode
-        # Below zero a byte wraps around, as the robot's int8 does.
+        # Below zero the byte wraps around, like the robot's int8.
         degrees = state.temperature
         self._temperature[:] = degrees.astype(np.uint8) if self._has_battery else degrees
         self._voltage[:] = state.voltage
@@ -127,16 +124,3 @@ class StateEncoder(_Encoder):
             self._percent[0] = state.battery_percent
             self._battery_current[0] = state.battery_current_ma
             self._current[0] = state.current
-
-
-def roll_pitch_yaw(quaternion: Floats) -> tuple[float, float, float]:
-    """Angles of a w, x, y, z quaternion, as the robot's IMU reports them beside it."""
-    return euler_angles(*quaternion.tolist())
-
-
-def euler_angles(w: float, x: float, y: float, z: float) -> tuple[float, float, float]:
-    return (
-        math.atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y)),
-        math.asin(max(-1.0, min(1.0, 2 * (w * y - z * x)))),
-        math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)),
-    )

@@ -1,7 +1,6 @@
-"""The in-process face of Link: a twin stepped in lockstep, faster than real time, repeatable.
+"""A Link to a twin in the same process, stepped in lockstep: repeatable, faster than real time.
 
-The bytes are those of the wire and pass the same codec and the same gate, so whatever holds here
-holds on the robot.
+Samples are the same bytes as on the wire and pass the same codecs and checks.
 """
 
 from typing import Protocol
@@ -13,20 +12,20 @@ from sim2real_deploy.wire.link import LinkCounters, Writer
 
 
 class Plant(Protocol):
-    """What a twin offers to be stepped."""
+    """A twin that can be stepped."""
 
     def now_ns(self) -> int:
         """Simulated time; grows with every `advance`."""
 
     def advance(self, command: bytes | None) -> bytes | None:
-        """Live one wire period on an rt/lowcmd sample (None: no new one since the last time).
+        """Simulate one wire period with an rt/lowcmd sample (None: no new one since the last call).
 
-        Gives the rt/lowstate sample of its end, or None when the robot says nothing.
+        Returns the rt/lowstate sample at its end, or None if the robot sends none.
         """
 
 
 class InProcessLink:
-    """Time passes only in `wait`: each step of the plant uses the last command sent before it."""
+    """Time passes only in `wait`; each step of the plant uses the last command sent before it."""
 
     may_wait = False
 
@@ -52,7 +51,7 @@ class InProcessLink:
         return 0
 
     def wait(self, timeout_s: float) -> RobotState | None:
-        """Step the plant until it says something new, or the simulated time is up."""
+        """Step the plant until it sends a new state, or the simulated time is up."""
         deadline = self._plant.now_ns() + int(timeout_s * 1e9)
         while True:
             sample, self._pending = self._plant.advance(self._pending), None
@@ -72,4 +71,4 @@ class InProcessLink:
         return ()
 
     def close(self) -> None:
-        """Nothing to leave."""
+        """There is nothing to close."""

@@ -1,19 +1,19 @@
-"""The one gate for rt/lowstate samples, whichever way they came: counted, checked, then used."""
+"""The single entry for rt/lowstate samples: checked, counted, then used."""
 
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.wire.decoders import Flaw, StateDecoder
 from sim2real_deploy.wire.link import LinkCounters
 
 _TICK_RANGE = 1 << 32
-LEAP_MS = 1000  # a counter that moves on by more has been restarted, or is another robot's
-PINNED_NS = 1_000_000_000  # silence after which another writer may be the robot: it was restarted
+LEAP_MS = 1000  # a larger step of the counter: the robot restarted, or it is another robot
+PINNED_NS = 1_000_000_000  # silence after which another writer is accepted: the robot restarted
 
 
 class Intake:
-    """Bad samples are counted and leave no trace; good ones become `latest`.
+    """Bad samples are only counted; good ones become `latest`.
 
-    The first writer that is heard is the robot. While it speaks, a second one (a simulator that was
-    left on the bus, another robot) is counted and not believed.
+    The first writer heard is the robot. While it keeps sending, samples of a second one (a
+    forgotten simulator, another robot) are counted and ignored.
     """
 
     def __init__(self, robot: RobotSpec) -> None:
@@ -24,7 +24,7 @@ class Intake:
         self._period_ms = 1000.0 / robot.wire.rate_hz
 
     def accept(self, sample: bytes, received_ns: int, writer: int = 0) -> RobotState | None:
-        """The state, or None when the sample is flawed, another robot's, or nothing new."""
+        """The state, or None if the sample is bad, from another writer, or not new."""
         state = self._read(sample, received_ns)
         if isinstance(state, Flaw):
             self._count(state)

@@ -1,7 +1,7 @@
-"""What is done with every sample: check it, take its numbers, fill a command in, sum it up.
+"""The work done on every sample: check its CRC, extract its numbers, fill in a command.
 
-`gather` lists the bytes of a sample in the order in which the vendor's CRC takes them; `places` the
-words at which numbers lie. Below the loops stands the plain form of each.
+`gather` lists the bytes of a sample in the order of the vendor's CRC; `places` lists the words that
+hold numbers. Each compiled loop is followed by its plain numpy form.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ GOOD, BAD_CRC, NOT_FINITE = range(3)
 
 
 def _crc_table() -> Array:
-    """For CRC-32/MPEG-2, four bytes at a time."""
+    """Slicing-by-4 table for CRC-32/MPEG-2."""
     table = np.zeros((4, 256), np.uint32)
     for byte in range(256):
         crc = byte << 24
@@ -55,7 +55,7 @@ checksum = quickest(_checksum, plain_checksum)
 
 
 def _check(sample: Array, gather: Array, places: Array, numbers: Array) -> int:
-    """Fill in `numbers`, and say whether checksum and numbers are sound."""
+    """Fill in `numbers`; returns whether checksum and numbers are good."""
     words = sample.view(np.float32)
     finite = True
     for i in range(places.size):
@@ -77,7 +77,7 @@ check = quickest(_check, plain_check)
 
 
 def _fill(command: Array, places: Array, sample: Array, gather: Array) -> bool:
-    """Write a command's rows into a sample and sum it up; False when a value is not finite."""
+    """Write a command's rows and the CRC into a sample; False if a value is not finite."""
     for row in range(command.shape[0]):
         for j in range(command.shape[1]):
             if not np.isfinite(command[row, j]):

@@ -1,8 +1,8 @@
-"""Where every field of a message lies: from one declaration, everything a codec needs.
+"""The memory layout of a message: from one declaration, everything a codec needs.
 
-A sample is plain CDR, as it is on the network and in a bag; that packs a message without regard to
-where a struct begins. The vendor's checksum is taken over the C struct with its padding. Both
-placements follow from the declaration.
+A sample is plain CDR, on the network and in a bag; CDR aligns each field but not nested structs.
+The vendor's checksum covers the C struct with its padding. Both layouts follow from the
+declaration.
 """
 
 import struct
@@ -16,12 +16,12 @@ import numpy.typing as npt
 from sim2real_deploy.wire import descriptor
 
 HEADER = 4  # bytes of encapsulation before a CDR body
-PLAIN_CDR = b"\x00\x01\x00\x00"  # the header of all we write: plain, little-endian
+PLAIN_CDR = b"\x00\x01\x00\x00"  # the header we write: plain, little-endian
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of a message: a numpy type code, or a struct's members."""
+    """One member of a message: of a numpy type, or a struct with members of its own."""
 
     name: str
     of: "str | tuple[Member, ...]"
@@ -30,7 +30,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A primitive, or an array of primitives, and where it starts."""
+    """A primitive or an array of primitives, with its offset."""
 
     path: str  # "tick", "imu_state.gyroscope", "motor_state.3.q"
     code: str
@@ -51,7 +51,7 @@ def _aligned(offset: int, width: int) -> int:
 
 
 def _alignment(members: tuple[Member, ...]) -> int:
-    """Of a C struct with these members."""
+    """The alignment of a C struct with these members."""
     return max(
         _alignment(m.of) if isinstance(m.of, tuple) else np.dtype(m.of).itemsize for m in members
     )
@@ -60,7 +60,7 @@ def _alignment(members: tuple[Member, ...]) -> int:
 def _place(
     members: tuple[Member, ...], start: int, c_struct: bool, prefix: str = ""
 ) -> tuple[list[_Leaf], int]:
-    """Every leaf with its offset, and where the members end: as CDR packs, or as C pads."""
+    """Every leaf with its offset, and the end of the last: as in CDR, or as in a C struct."""
     leaves: list[_Leaf] = []
     at = start
     for member in members:
@@ -84,24 +84,24 @@ def _place(
 
 
 class Place(NamedTuple):
-    """Values of one type in a sample: `np.frombuffer(sample, place.dtype)[place.at]`."""
+    """Where values of one type lie in a sample: `np.frombuffer(sample, place.dtype)[place.at]`."""
 
     dtype: np.dtype[Any]
     at: slice
 
 
 def word_places(place: slice) -> npt.NDArray[np.uint16]:
-    """The places of a slice, one by one."""
+    """The indices of a slice."""
     return np.arange(place.stop, dtype=np.uint16)[place]
 
 
 class Layout:
     """A message type on the wire.
 
-    `dtype` lies over a whole sample (CDR header included); members of structs are named with a
-    dot ("imu_state.gyroscope"), arrays of structs are sub-arrays ("motor_state", then "q").
-    `irregular` holds the byte positions of what no dtype can express: the first member of the
-    first array element, which follows the field before it unpadded (a motor's mode).
+    `dtype` describes a whole sample, CDR header included. Members of structs have dotted names
+    ("imu_state.gyroscope"); arrays of structs are sub-arrays ("motor_state", then "q"). `irregular`
+    holds the byte positions of members that no dtype can express because they are not evenly
+    spaced: a motor's mode, which in the first element follows the previous field unpadded.
     """
 
     def __init__(self, type_name: str, members: tuple[Member, ...]) -> None:
@@ -113,18 +113,18 @@ class Layout:
         self.size = HEADER + cdr_end
         self.irregular: dict[str, npt.NDArray[np.intp]] = {}
         self.dtype = self._dtype(cdr)
-        # Byte 0 of a sample is always zero: padding is read from there.
+        # Byte 0 of a sample is always zero: padding is gathered from there.
         gather = np.zeros(c_size, np.intp)
         for here, there in zip(cdr, padded, strict=True):
             gather[there.offset : there.offset + there.size] = np.arange(
                 HEADER + here.offset, HEADER + here.offset + here.size
             )
-        # The checksum's own word is left out, and the vendor feeds each word high byte first.
-        # Small numbers: at 500 Hz every table has fallen out of the caches when it is needed again.
+        # The checksum's own word is left out, and the vendor feeds each word high byte first. As
+        # uint16, because at 500 Hz the table is no longer in the CPU's cache when needed again.
         self.crc_gather = gather[:-4].reshape(-1, 4)[:, ::-1].ravel().astype(np.uint16)
 
-    # To DDS, a message of fixed size is so many bytes: no endpoint announces more of its type than
-    # the name, so what is sent and what comes need no codec on the way.
+    # DDS sees a fixed-size message as an array of bytes: endpoints announce only the type's name,
+    # so samples pass through without a codec.
 
     @property
     def ops(self) -> tuple[int, ...]:
@@ -148,8 +148,8 @@ class Layout:
         return slice(offset, offset + dtype.itemsize)
 
     def place(self, path: str, count: int = 0, item: int = 0) -> Place:
-        """Where the values of a field lie; with a count, those of a struct array's member in its
-        first elements ("motor_state.q"), `item` choosing one where the member is an array."""
+        """Where a field's values lie. With a count, those of a member of a struct array
+        ("motor_state.q") in its first `count` elements; `item` selects one of an array member."""
         if not count:
             dtype, offset = self._field(self.dtype, path)
             width = dtype.base.itemsize
@@ -162,12 +162,12 @@ class Layout:
         return Place(dtype.base, slice(first, first + step * count, step))
 
     def floats(self, path: str, count: int = 0) -> slice:
-        """The place of a float field in a sample seen as float32."""
+        """Where a float field lies in a sample viewed as float32."""
         return self.place(path, count).at
 
     def scalars(self, *paths: str) -> struct.Struct:
-        """Reads single values, named in the order they lie in, out of a sample at one go; an
-        array as its bytes."""
+        """A struct that unpacks single values, named in memory order, from a sample; an array as
+        bytes."""
         form, at = "<", 0
         for path in paths:
             dtype, offset = self._field(self.dtype, path)

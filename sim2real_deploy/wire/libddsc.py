@@ -1,7 +1,7 @@
-"""Cyclone DDS through its public C API: any libddsc of version 0.10 or 11 on this machine will do.
+"""Cyclone DDS through its public C API, with any libddsc of version 0.10 or 11 on this machine.
 
-Nothing is compiled and no Python binding is needed. The functions and structs used here have the
-same form in all of those versions, on x86-64 and aarch64.
+Nothing is compiled and no Python binding is needed. The functions and structs used here are the
+same in all those versions, on x86-64 and aarch64.
 """
 
 import ctypes
@@ -20,16 +20,16 @@ from sim2real_deploy.errors import Refusal
 LIBRARY_VARIABLE = "SIM2REAL_LIBDDSC"
 SYSTEM_FOLDERS = ("/usr/local/lib", "/usr/lib", "/lib")
 
-# Entities that exist in every process: the topics on which discovery reports.
+# Built-in entities: the topics on which discovery reports.
 PARTICIPANTS, PUBLICATIONS = 0x7FFF0001, 0x7FFF0003
 NOT_READ_STATE, ANY_STATE = 2 | 4 | 8 | 16 | 32 | 64, 1 | 2 | 4 | 8 | 16 | 32 | 64
 ALIVE = 16
 BEST_EFFORT, RELIABLE = 0, 1
 KEEP_LAST = 0
 
-# dds_sample_info_t: instance state, whether there is data, source time, instance, publication.
+# dds_sample_info_t: instance state, valid data, source time, instance handle, publication handle.
 SAMPLE_INFO = struct.Struct("@8xI?3xqQQ24x")
-# dds_builtintopic_endpoint_t: key, participant's key, its handle, topic's name.
+# dds_builtintopic_endpoint_t: key, participant's key and handle, topic name.
 ENDPOINT = struct.Struct("@16s16sQP16x")
 # dds_builtintopic_participant_t: key, QoS.
 PERSON = struct.Struct("@16sP")
@@ -96,8 +96,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "dds_free": (None, c_void_p),
     "dds_strretcode": (c_char_p, c_int32),
 }
-# These do not wait (a write for a millisecond at the very most), so they keep the interpreter's
-# lock: to get it back costs a control loop up to a switch interval when another thread is busy.
+# These do not block (a write for a millisecond at most), so they keep the GIL: reacquiring it could
+# cost the control loop up to a switch interval while another thread is busy.
 _QUICK = frozenset(("dds_take", "dds_triggered", "dds_read_instance", "dds_write"))
 
 
@@ -125,11 +125,11 @@ class Library:
             setattr(self, name, function)
 
     def __getattr__(self, name: str) -> Any:
-        """Only for the type checker: every function is set by __init__."""
+        """For the type checker only: __init__ sets every function."""
         raise AttributeError(name)
 
     def checked(self, code: int, what: str) -> int:
-        """An entity or a count, or the error that the library gave in its place."""
+        """`code` itself, an entity or a count; raises DdsError if it is an error code."""
         if code < 0:
             said = self.dds_strretcode(code)
             raise DdsError(f"{what}: {(said or b'unknown error').decode()}")
@@ -138,12 +138,12 @@ class Library:
 
 @cache
 def library() -> Library:
-    """The one this process uses: never two, they would break each other."""
+    """The one library of this process: two would corrupt each other."""
     return Library(find_library())
 
 
 def find_library() -> str:
-    """Path of the libddsc to use, or a Refusal that says where it was looked for."""
+    """Path of the libddsc to use; a Refusal says how to install one."""
     named = os.environ.get(LIBRARY_VARIABLE)
     if named:
         return named
@@ -157,11 +157,11 @@ def find_library() -> str:
 
 
 def _candidates() -> Iterator[str]:
-    """The Python wheel's (the vendor SDK in the same process has it loaded), the one somebody
-    pointed at, ROS 2's, the system's."""
+    """The Python wheel's (the vendor SDK may have loaded it already), CYCLONEDDS_HOME's, ROS 2's,
+    the system's."""
     try:
         wheel = importlib.util.find_spec("cyclonedds")
-    except ValueError:  # imported without a spec: not from a wheel
+    except ValueError:  # a module without a spec: not from a wheel
         wheel = None
     if wheel is not None and wheel.origin is not None:
         beside = Path(wheel.origin).parent.with_name("cyclonedds.libs")
@@ -177,7 +177,7 @@ def _candidates() -> Iterator[str]:
 
 
 def _in_system_folders() -> str | None:
-    """Debian names its file libddsc.so.0debian, which needs neither compiler nor ldconfig."""
+    """Debian's libddsc.so.0debian, which ctypes finds only with a compiler or ldconfig."""
     for folder in SYSTEM_FOLDERS:
         found = sorted([*Path(folder).glob("libddsc.so*"), *Path(folder).glob("*/libddsc.so*")])
         if found:

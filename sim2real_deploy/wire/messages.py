@@ -1,4 +1,4 @@
-"""The vendor's fixed-size messages, as its IDL declares them, and the constants each family wants.
+"""The vendor's fixed-size messages, as its IDL declares them, and each family's constants.
 
 Source: unitree_go and unitree_hg IDL of unitree_sdk2; constants from its low-level examples.
 """
@@ -10,7 +10,7 @@ from sim2real_deploy.wire.layout import Layout, Member
 U8, I16, U16, I32, U32, F32 = "u1", "<i2", "<u2", "<i4", "<u4", "<f4"
 REMOTE_BYTES = 40
 LOW_STATE, LOW_CMD = "rt/lowstate", "rt/lowcmd"  # topics
-# Fields by their names in the messages, in the order in which this package speaks of them.
+# Field names in the messages, in this package's order.
 PD = ("q", "dq", "tau", "kp", "kd")
 MOTION = ("q", "dq", "ddq", "tau_est")
 IMU = ("imu_state.quaternion", "imu_state.gyroscope", "imu_state.accelerometer")
@@ -189,12 +189,12 @@ WIRELESS_CONTROLLER = Layout(
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One generation of the protocol: its two messages and what a command must say."""
+    """One generation of the protocol: its two messages and the constants of a command."""
 
     state: Layout
     command: Layout
-    constants: dict[str, object] = field(default_factory=dict)  # what both messages begin with
-    unused_mode: int = 0  # motor mode in the slots the robot has no joint for
+    constants: dict[str, object] = field(default_factory=dict)  # header fields of both messages
+    unused_mode: int = 0  # motor mode in slots without a joint
     unused_q: float = 0.0
     unused_dq: float = 0.0
     echoed: str = ""  # a state field that every command must repeat

@@ -1,7 +1,7 @@
-"""Who moves the robot: the vendor's motion service must let go before low-level commands may come.
+"""The vendor's mode switch: its motion service must be released before low-level commands are sent.
 
-Two writers on rt/lowcmd make a robot convulse, so the mode is asked for, released, and asked for
-again until the robot itself says that nobody has it.
+Two writers on rt/lowcmd make a robot convulse, so the mode is queried, released and queried again
+until the robot itself reports that no mode is active.
 """
 
 import json
@@ -18,7 +18,7 @@ CHECK, SELECT, RELEASE = 1001, 1002, 1003
 
 @dataclass(frozen=True, slots=True)
 class MotionMode:
-    """What the robot's own motion service runs; an empty name: nothing, the motors are free."""
+    """The vendor mode that is active; an empty name: none, the motors are free."""
 
     form: str
     name: str
@@ -29,7 +29,7 @@ class MotionMode:
 
 
 class MotionSwitcher:
-    """Client of the mode switch. Every call ends within `timeout_s`, or is a Refusal."""
+    """Client of the mode switch. A call that takes longer than `timeout_s` is a Refusal."""
 
     def __init__(self, participant: Participant, timeout_s: float = 5.0) -> None:
         self._timeout_s = timeout_s
@@ -47,11 +47,11 @@ class MotionSwitcher:
             ) from None
 
     def select(self, name: str) -> None:
-        """Give the motors back to a vendor mode ("normal", "ai", ...)."""
+        """Hand the motors to a vendor mode ("normal", "ai", ...)."""
         self._call(SELECT, {"name": name}, f"select mode '{name}'")
 
     def release(self) -> None:
-        """Take the motors away from whatever vendor mode has them, and see that it is so."""
+        """Release whatever vendor mode is active, and verify it."""
         deadline = time.monotonic() + self._timeout_s
         while not (mode := self.check()).released:
             if time.monotonic() > deadline:

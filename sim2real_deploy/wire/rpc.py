@@ -84,7 +84,7 @@ def _text(address: int) -> str:
 
 
 def _kept(text: str) -> int:
-    """The address of a C string that lives until this thread needs the next one."""
+    """The address of a C string that stays alive until this thread's next call."""
     _own.text = ctypes.create_string_buffer(text.encode())
     return ctypes.addressof(_own.text)
 
@@ -93,18 +93,18 @@ REQUEST, RESPONSE = _RequestType(), _ResponseType()
 
 
 class RpcClient:
-    """Calls of one service, one at a time, of what does no harm when it is asked for twice: an
-    answer is lost while the server has not found us yet, though we have found it."""
+    """Calls one service, one call at a time. A request may be sent twice, so it must be idempotent:
+    answers are lost while we have discovered the server but the server has not discovered us."""
 
     def __init__(self, participant: Participant, service: str) -> None:
         self._service = service
         self._writer = participant.writer(f"rt/api/{service}/request", REQUEST)
         self._reader = participant.reader(f"rt/api/{service}/response", RESPONSE)
-        # Other clients read the same responses: start where none of them is likely to be.
+        # Other clients read the same responses: start at a number that they are unlikely to use.
         self._numbers = itertools.count(time.monotonic_ns() ^ (os.getpid() << 40))
 
     def call(self, api: int, parameter: str, timeout_s: float) -> tuple[int, str]:
-        """The status code and the data of the answer, or RpcTimeout."""
+        """The status code and data of the answer; raises RpcTimeout."""
         deadline = time.monotonic() + timeout_s
         while not (self._writer.matched() and self._reader.matched()):
             if time.monotonic() >= deadline:
@@ -123,7 +123,7 @@ class RpcClient:
 
 
 class RpcServer:
-    """The other side of RpcClient: what a twin runs. `serve` answers all that has come."""
+    """The server side, for a twin."""
 
     def __init__(self, participant: Participant, service: str, handler: Handler) -> None:
         self._handler = handler
@@ -131,7 +131,7 @@ class RpcServer:
         self._writer = participant.writer(f"rt/api/{service}/response", RESPONSE)
 
     def serve(self, timeout_s: float = 0.0) -> int:
-        """Wait for requests as long as told and answer them; how many there were."""
+        """Wait up to `timeout_s` for requests and answer them; returns how many there were."""
         if not self._reader.wait(timeout_s):
             return 0
         samples = self._reader.take()

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sim2real_deploy.robots.geometry import euler_angles
 from sim2real_deploy.robots.state import Floats
-from sim2real_deploy.wire.encoders import roll_pitch_yaw
 from sim2real_deploy.wire.layout import PLAIN_CDR
 from sim2real_deploy.wire.messages import SPORT_MODE_STATE
 from sim2real_deploy.wire.remote import Remote, keys
@@ -19,7 +19,7 @@ _WIRELESS = struct.Struct("<4s4fH")
 
 @dataclass(slots=True)
 class SportState:
-    """Where the robot believes it is, and how it moves."""
+    """The robot's own estimate of its pose and motion."""
 
     stamp_ns: int  # the robot's clock
     quaternion: Floats  # w, x, y, z
@@ -39,7 +39,7 @@ def encode(state: SportState) -> bytes:
     fields["imu_state.quaternion"] = state.quaternion
     fields["imu_state.gyroscope"] = state.gyroscope
     fields["imu_state.accelerometer"] = state.accelerometer
-    fields["imu_state.rpy"] = roll_pitch_yaw(state.quaternion)
+    fields["imu_state.rpy"] = euler_angles(*state.quaternion.tolist())
     fields["position"] = state.position
     fields["velocity"] = state.velocity
     fields["yaw_speed"] = state.yaw_speed
@@ -47,23 +47,5 @@ def encode(state: SportState) -> bytes:
     return raw.tobytes()
 
 
-def decode(sample: bytes) -> SportState | None:
-    """None where the sample is not of this type's length. There is no checksum to hold it to."""
-    if len(sample) != SPORT_MODE_STATE.size:
-        return None
-    record = np.frombuffer(sample, SPORT_MODE_STATE.dtype)[0]
-    return SportState(
-        stamp_ns=int(record["stamp.sec"]) * 1_000_000_000 + int(record["stamp.nanosec"]),
-        quaternion=record["imu_state.quaternion"],
-        gyroscope=record["imu_state.gyroscope"],
-        accelerometer=record["imu_state.accelerometer"],
-        position=record["position"],
-        velocity=record["velocity"],
-        yaw_speed=float(record["yaw_speed"]),
-        body_height=float(record["body_height"]),
-    )
-
-
 def encode_wireless(remote: Remote) -> bytes:
-    """The remote as its own message."""
     return _WIRELESS.pack(PLAIN_CDR, remote.lx, remote.ly, remote.rx, remote.ry, keys(remote))

@@ -1,8 +1,8 @@
-"""The vendor SDK's IDL classes, from whichever install of it there is: to compare ours with.
+"""The vendor SDK's IDL classes, to compare our codecs with.
 
-A robot owner has the SDK installed from source, complete. The wheel on PyPI lacks packages that
-its own __init__ imports, so importing it fails although the classes we want are there; a bare
-package in its place lets them load.
+The SDK installed from source is complete. The wheel on PyPI lacks packages that its own __init__
+imports, so importing it fails although the classes we need are there; an empty package in its place
+lets them load.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ def _install() -> ModuleType:
         return importlib.import_module(PACKAGE)
     except ImportError:
         for name in [n for n in sys.modules if n == PACKAGE or n.startswith(f"{PACKAGE}.")]:
-            del sys.modules[name]  # what the failed import left behind
+            del sys.modules[name]  # left behind by the failed import
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise Refusal(
@@ -44,7 +44,7 @@ def _install() -> ModuleType:
 
 @cache
 def installed() -> bool:
-    """Whether its classes can be used; they need the Python binding of Cyclone DDS, too."""
+    """Whether its classes can be used; they also need the Python binding of Cyclone DDS."""
     try:
         module("idl.unitree_go.msg.dds_")
     except (Refusal, ImportError):
@@ -59,7 +59,7 @@ def module(name: str) -> Any:
 
 
 def idl(type_name: str) -> Any:
-    """The IDL class of a type as DDS names it, e.g. "unitree_api::msg::dds_::Request_"."""
+    """The IDL class of a DDS type name, e.g. "unitree_api::msg::dds_::Request_"."""
     *packages, name = type_name.split("::")
     return getattr(module(".".join(["idl", *packages])), name)
 
@@ -68,13 +68,13 @@ def idl(type_name: str) -> Any:
 def checksum() -> Callable[[Any], int]:
     """The SDK's CRC of one of its messages.
 
-    The wheel lacks the C library for the last step; fastcrc does that one instead.
+    The wheel lacks the C library for the last step; fastcrc replaces it.
     """
     crc = module("utils.crc").CRC
 
     class Checksum(crc):  # type: ignore[misc,valid-type]
         def __init__(self) -> None:
-            with contextlib.suppress(OSError):  # the C library; all else is set by then
+            with contextlib.suppress(OSError):  # the C library; everything else is set by then
                 super().__init__()
 
         def _crc_ctypes(self, words: list[int]) -> int:

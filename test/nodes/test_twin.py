@@ -57,7 +57,7 @@ def test_the_command_ends_cleanly_on_a_signal() -> None:
             "there are: flat, rough, slope, stairs,",
         ),
         (("--preset", "broken"), "there are: ideal, default"),
-        (("--interface", "warp9"), "network interface 'warp9': there is none"),
+        (("--interface", "warp9"), "network interface 'warp9' does not exist"),
         (("--fault", "{fault: {target: imu, word: shy}}"), "'shy' is nothing that can happen"),
     ],
 )

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim2real_deploy.robots import JointCommand
+from sim2real_deploy.robots.geometry import euler_angles
 from sim2real_deploy.wire import remote, vendor
 from sim2real_deploy.wire.decoders import CommandDecoder, Flaw, LiveState, StateDecoder
-from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder, roll_pitch_yaw
+from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
 from sim2real_deploy.wire.layout import Layout
 from sim2real_deploy.wire.messages import FAMILIES
 from support.wire_support import golden, layouts, needs_vendor_sdk, robot, state
@@ -310,7 +311,7 @@ def test_angles_are_those_of_the_quaternion(roll: float, pitch: float, yaw: floa
         return np.array([scalar, *(a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:]))])
 
     quaternion = times(times(turn(yaw, 3), turn(pitch, 2)), turn(roll, 1))
-    got = roll_pitch_yaw(quaternion)
+    got = euler_angles(*quaternion.tolist())
     np.testing.assert_allclose(got, (roll, pitch, yaw), atol=1e-6)
 
 
