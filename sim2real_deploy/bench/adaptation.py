@@ -212,7 +212,7 @@ def _time_steps(drive: Drive, ticks: int) -> npt.NDArray[np.float64]:
         start_ns = time.thread_time_ns()
         sent = controller.step(state, link.now_ns(), CLEAR)
         took_us = (time.thread_time_ns() - start_ns) / 1e3
-        if tick > ticks // 2 and not controller.policy_stepped:
+        if tick > ticks // 2 and not controller.walking.stepped:
             took.append((tick % CYCLE, took_us))
         if sent is not None:
             link.send(sent)

@@ -19,7 +19,7 @@ import numpy as np
 from sim2real_deploy.bench.c_responder import STRUCTURES, CResponder
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
-from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Unsupervised
 from sim2real_deploy.policy.bundle import load_bundle
@@ -102,8 +102,8 @@ def ours(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
         while True:
             if controller.mode is not Mode.WALKING:
                 controller.situation.fault = ""
-                loop.request(Event.STAND)
-                loop.request(Event.WALK)
+                loop.request(ModeEvent.STAND)
+                loop.request(ModeEvent.WALK)
             elif not ready:
                 pipe.send("ready")
                 ready = True

@@ -11,7 +11,7 @@ from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.checks import Check
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.limits import pd_torque
-from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.robots.geometry import tilt
@@ -98,12 +98,12 @@ def recover(spec: RobotSpec, stage: str, seed: int) -> Recovery:
     patient = _Patient(spec, stage, seed)
     controller, link = patient.controller, patient.link
     patient.live(0.05)
-    controller.request(Event.DAMP, link.now_ns())
+    controller.request(ModeEvent.DAMP, link.now_ns())
     patient.live(LIE_S)
     lying = float(np.cos(tilt(patient.robot.truth.quaternion)))
     result = Recovery(seed, upside_down=lying < 0)
     patient.asked = patient.torque = patient.knock = 0.0
-    decision = controller.request(Event.RECOVER, link.now_ns())
+    decision = controller.request(ModeEvent.RECOVER, link.now_ns())
     if not decision.accepted:
         result.words = decision.words
         return result

@@ -23,7 +23,7 @@ from sim2real_deploy.bags.runs import size_of
 from sim2real_deploy.bags.topic import Message, Qos, Topic
 from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.checks import Check
-from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.ticks import TickRing
 from sim2real_deploy.gate.drive import Drive
 from sim2real_deploy.policy.bundle import load_bundle
@@ -190,7 +190,7 @@ class _Soak:
 
     def _sit_and_stand(self) -> None:
         controller, link = self._drive.controller, self._drive.link
-        controller.request(Event.SIT, link.now_ns())
+        controller.request(ModeEvent.SIT, link.now_ns())
         while controller.mode not in (Mode.DAMPING, Mode.PASSIVE):
             self._tick()
         self._drive.stand_and_walk()

@@ -1,8 +1,8 @@
-"""The protocol that shows what a robot is: legs in the air, every joint moved in every way.
+"""The excitation for identification: with the legs in the air, every joint is moved.
 
-Still; triangles at rising speeds, both ways, for friction; a chirp at the gains that a policy
-uses; a chirp at stiffer gains, downwards, for what moves fast. Left and right move against each
-other, front and rear too, so that the trunk hardly swings. Time is an argument.
+Standing still; triangle waves at rising speeds, for friction; a chirp at the policy's gains; a
+downward chirp at stiffer gains, for fast motion. Left and right legs move in antiphase, and so do
+front and rear, so that the trunk hardly swings. Time is an argument.
 """
 
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 
 Array = npt.NDArray[np.float64]
 
-BLEND_S = 3.0  # from wherever the legs are to the middle pose
-PAUSE_S = 0.5  # between two parts, gains changing in the middle of it
-TAPER_HZ = 1.5  # above, the amplitude falls with the frequency
+BLEND_S = 3.0  # from the initial to the middle pose
+PAUSE_S = 0.5  # after each part
+TAPER_HZ = 1.5  # above this the amplitude falls with the frequency
 MOST_SWING = 1.5  # rad/s of the trunk
-MOST_PRESS = 60.0  # of a foot's force sensor
+MOST_PRESS = 60.0  # reading of a foot's force sensor
 MOST_HEAT = 70.0  # degrees C
-OTHERWISE, ROOM = 0.2, 0.7  # reach of other joints; share of the way to a stop
-REACH = {"hip_joint": 0.25, "thigh_joint": 0.30, "calf_joint": 0.45}  # rad
+OTHERWISE, ROOM = 0.2, 0.7  # rad, amplitude of other joints; most, as a share of the way to a stop
+REACH = {"hip_joint": 0.25, "thigh_joint": 0.30, "calf_joint": 0.45}  # rad, amplitudes
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some seconds of one kind of movement at one pair of gains."""
+    """One kind of movement at one pair of gains."""
 
     name: str
     seconds: float
     kp: float
     kd: float
-    speeds: tuple[float, ...] = ()  # rad/s: triangles
-    chirp: tuple[float, float] | None = None  # Hz, from and to
+    speeds: tuple[float, ...] = ()  # rad/s, of triangle waves
+    chirp: tuple[float, float] | None = None  # Hz, first and last
 
     def wave(self, t: float, reach: Array, phase: Array) -> Array:
         """Displacement of each joint, zero at both ends."""
@@ -50,7 +50,7 @@ class Part:
             each = self.seconds / len(self.speeds)
             number = min(int(t / each), len(self.speeds) - 1)
             local = t - number * each
-            travel = np.minimum(reach, self.speeds[number] * each / 8)  # two whole turns at least
+            travel = np.minimum(reach, self.speeds[number] * each / 8)  # at least two full cycles
             turns = self.speeds[number] * local / (4 * travel)
             fade = min(1.0, local / 0.2, (each - local) / 0.2)
             return np.asarray(fade * travel * _triangle(turns + phase / (2 * np.pi)))
@@ -62,7 +62,7 @@ def _triangle(turns: Array) -> Array:
 
 
 def protocol(kp: float, kd: float, minutes: float = 4.0) -> tuple[Part, ...]:
-    """With the gains of the policy that will be deployed; `minutes` scales every part."""
+    """Built around the gains of the policy to deploy; `minutes` scales every part."""
     unit = minutes * 60 / 8
     return (
         Part("still", 0.5 * unit, kp, kd),
@@ -73,20 +73,20 @@ def protocol(kp: float, kd: float, minutes: float = 4.0) -> tuple[Part, ...]:
 
 
 class Excitation:
-    """A movement as the controller knows them; begins in the pose that the legs are held in."""
+    """A movement for the controller, like `Trajectory`; starts from the pose held now."""
 
     def __init__(
         self, start: JointCommand, parts: tuple[Part, ...], spec: RobotSpec, now_ns: int
     ) -> None:
         self.parts = parts
-        self.part = ""  # the name of the one that runs
+        self.part = ""  # name of the current one
         self._start, self._start_ns = start.copy(), now_ns
         self._middle = spec.stand_pose.astype(np.float64)
         self._reach, self._phase = _reach(spec), _phase(spec)
         self.duration_s = BLEND_S + sum(part.seconds + PAUSE_S for part in parts)
 
     def fill(self, now_ns: int, out: JointCommand) -> bool:
-        """Write the command of this moment; True when the last part has ended."""
+        """Write the command for `now_ns`; True when the last part has ended."""
         elapsed = (now_ns - self._start_ns) / 1e9
         out.dq.fill(0.0)
         out.torque.fill(0.0)
@@ -113,8 +113,7 @@ class Excitation:
         return True
 
     def objection(self, state: RobotState) -> str:
-        """Why it must not go on; "" while all is well. A trunk that swings is not on a hoist's
-        straps as it should be, and a foot that presses is on the ground."""
+        """Why it must end, "" if it may go on: the trunk swings, a foot touches, a motor is hot."""
         rate = float(np.abs(state.gyroscope).max())
         if rate > MOST_SWING:
             return f"the trunk swings at {rate:.1f} rad/s"
@@ -127,7 +126,7 @@ class Excitation:
 
 
 def _reach(spec: RobotSpec) -> Array:
-    """As far as REACH says, and never near a stop."""
+    """Amplitude of each joint: as in REACH, and never near a stop."""
     named = [
         next((r for end, r in REACH.items() if name.endswith(end)), OTHERWISE)
         for name in spec.joint_names
@@ -137,7 +136,7 @@ def _reach(spec: RobotSpec) -> Array:
 
 
 def _phase(spec: RobotSpec) -> Array:
-    """Neighbouring legs against each other; the joints of a leg one after the other."""
+    """Phase of each joint: neighbouring legs in antiphase, the joints of a leg staggered."""
     joints = max(spec.joint_count // max(len(spec.legs), 1), 1)
     leg, joint = np.divmod(np.arange(spec.joint_count), joints)
     return np.asarray(np.pi * ((leg + leg // 2) % 2) + 0.7 * joint)

@@ -1,8 +1,7 @@
-"""Getting up again: fold the legs, roll over if that leaves the robot on its back, and be ready to
-stand up.
+"""Getting up after a fall: fold the legs, and roll over if the robot then lies on its back.
 
-With its legs folded a robot comes to lie on its belly or on its back; from there the same few poses
-always roll it over, so no network is needed. The poses are the robot's (`get_up` in its config).
+With folded legs a robot comes to rest on its belly or on its back. From its back the same few poses
+always roll it over, so no network is needed. The poses are `get_up` in the robot's config.
 """
 
 import numpy as np
@@ -13,30 +12,30 @@ from sim2real_deploy.robots.spec import RollFrame
 from sim2real_deploy.robots.state import Floats
 
 FOLD_S, REST_S = 1.0, 0.3
-FOLD_SPEED = 1.2  # rad/s, mean of the joint with the longest way: it may lie under the trunk
-# Legs may lie crossed, and would press on each other: hips go outwards first.
+FOLD_SPEED = 1.2  # rad/s, mean of the joint that moves furthest: it may lie under the trunk
+# Legs may be crossed and would press on each other, so the hips turn outwards first.
 OUTWARDS = 0.35  # rad
-UNCROSS_WAY = 0.25  # of the fold, which the other joints go meanwhile
-UNCROSS_S, UNCROSS_SPEED = 0.3, 2.0  # s at least; rad/s, mean of the joint with the longest way
+UNCROSS_WAY = 0.25  # how much of the fold the other joints do meanwhile
+UNCROSS_S, UNCROSS_SPEED = 0.3, 2.0  # s at least; rad/s, mean of the joint that moves furthest
 ATTEMPTS = 3  # to roll over
-MARGIN = 0.05  # rad that a pose keeps from a joint's stops: front and hind legs have others
+MARGIN = 0.05  # rad between a pose and a joint's stops, which differ between front and hind legs
 ON_ITS_BELLY = 0.85  # cosine of the tilt
-# Share of the torque that the stage allows: in the time until a command acts, a roll turns joints
-# fast enough to add the rest; and legs that lie crossed press on each other with all of it.
+# Share of the stage's torque limit. While a command is on its way, a roll turns joints fast enough
+# to add the rest; and crossed legs press on each other with all of it.
 TORQUE_SHARE = 0.75
 DAMPING_SHARE = 0.2  # of the robot's kd, for the same reason
 
 
 class GaveUpError(Exception):
-    """It still does not lie on its belly."""
+    """The robot could not be brought onto its belly."""
 
 
 class GetUp:
-    """`fill` writes the command of each tick, until the robot lies folded on its belly."""
+    """`fill` writes each tick's command until the robot lies folded on its belly."""
 
     def __init__(self, start: JointCommand, spec: RobotSpec, now_ns: int) -> None:
         if spec.get_up is None:
-            raise GaveUpError(f"nobody has taught the {spec.title} to get up")
+            raise GaveUpError(f"the config of {spec.title} has no `get_up` motion")
         self._spec, self._frames = spec, spec.get_up
         self._attempts = 0
         way = float(np.max(np.abs(start.q - spec.sit_pose)))
@@ -48,7 +47,7 @@ class GetUp:
         self._movement = Trajectory(start, poses, spec, now_ns, seconds)
 
     def fill(self, now_ns: int, state: RobotState, out: JointCommand) -> bool:
-        """True when it lies as it should; GaveUpError when it does not get there."""
+        """True once it lies folded on its belly; raises GaveUpError after the last attempt."""
         done = self._movement.fill(now_ns, out)
         np.multiply(self._spec.kd, np.float32(DAMPING_SHARE), out=out.kd)
         if not done:
@@ -63,7 +62,7 @@ class GetUp:
         return False
 
     def _roll(self, start: JointCommand, now_ns: int, to_left: bool) -> Trajectory:
-        """Towards the side that is lower already."""
+        """Roll towards the side that is already lower."""
         spec, frames = self._spec, self._frames
         poses = [_pose(spec, frame, to_left) for frame in frames]
         poses += [spec.sit_pose, spec.sit_pose]
@@ -72,7 +71,7 @@ class GetUp:
 
 
 def _uncrossed(spec: RobotSpec, q: Floats) -> Floats:
-    """Some of the way to sitting, with the hips turned outwards."""
+    """Part of the way to sitting, with the hips turned outwards."""
     pose: Floats = (q + np.float32(UNCROSS_WAY) * (spec.sit_pose - q)).astype(np.float32)
     for name, leg in spec.legs.items():
         hip = spec.joint_names.index(leg.joints[0])
@@ -81,7 +80,7 @@ def _uncrossed(spec: RobotSpec, q: Floats) -> Floats:
 
 
 def _pose(spec: RobotSpec, frame: RollFrame, to_left: bool) -> Floats:
-    """A frame as joint angles: hips turn outwards, which is another way on each side."""
+    """A frame as joint angles; "outwards" has opposite signs on the left and right hips."""
     pose: Floats = spec.stand_pose.copy()
     for name, leg in spec.legs.items():
         left = name.endswith("L")

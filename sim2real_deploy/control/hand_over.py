@@ -1,4 +1,4 @@
-"""From one command to a policy's own, without a step in targets or gains."""
+"""Blending from one command to a policy's own, with no jump in targets or gains."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from sim2real_deploy.robots import JointCommand
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """`before` may change meanwhile: it does where a policy gave it that still runs."""
+    """`before` may change meanwhile, if it is the command of a policy that still runs."""
 
     before: JointCommand
     start_ns: int
     seconds: float
 
     def fill(self, policy: Policy, now_ns: int, asked: JointCommand) -> bool:
-        """Write the command of this moment; True when it is the policy's own."""
+        """Write the command for `now_ns`; True once it is the policy's own."""
         share = (now_ns - self.start_ns) / (self.seconds * 1e9)
         before, x = self.before, smooth(share)
         mix(before.q, policy.target, x, asked.q)
@@ -30,6 +30,6 @@ class HandOver:
 
 
 def command_of(policy: Policy) -> JointCommand:
-    """A policy's targets and gains, as they are at any time from here on."""
+    """A view of a policy's targets and gains: it follows each of the policy's steps."""
     rest = np.zeros_like(policy.target)
     return JointCommand(policy.target, rest, policy.kp, policy.kd, rest)

@@ -1,13 +1,13 @@
-"""Who commands the velocity: one source at a time, by priority, for as long as it keeps saying so.
+"""Who commands the velocity: one source at a time, by priority.
 
-A source holds the lease while its wishes keep coming. A higher one takes it at once; a lower one
-waits until the holder's heartbeat has run out. So a hand on the remote always wins over a program,
-and a program that hangs loses the robot instead of driving it on.
+A source holds the lease while its requests keep coming. A source of higher priority takes it at
+once; a lower one waits until the holder's heartbeat has expired. So the remote always wins over a
+program, and a program that hangs loses the robot instead of driving it on.
 """
 
 from dataclasses import dataclass
 
-HUMAN_HEARTBEAT_NS = 250_000_000  # a person's hand: hold to run
+HUMAN_HEARTBEAT_NS = 250_000_000  # hold to run
 PROGRAM_HEARTBEAT_NS = 500_000_000
 
 
@@ -27,14 +27,12 @@ SOURCES = (REMOTE, PAD, TELEOP, PAGE, PLANNER)
 
 
 class Lease:
-    """Time is an argument: of the wish that is offered, and of the question who holds it."""
-
     def __init__(self) -> None:
         self._holder: Source | None = None
         self._heard_ns = 0
 
     def claim(self, source: Source, now_ns: int) -> bool:
-        """A wish of this source; whether it holds the lease from here on."""
+        """A request from this source arrived; returns whether it holds the lease now."""
         holder = self.holder(now_ns)
         if holder is not None and holder.priority > source.priority:
             return False
@@ -42,7 +40,7 @@ class Lease:
         return True
 
     def holder(self, now_ns: int) -> Source | None:
-        """None when nobody commands: the robot stands."""
+        """None when nobody commands: the robot then stands still."""
         holder = self._holder
         if holder is None or now_ns - self._heard_ns > holder.heartbeat_ns:
             return None

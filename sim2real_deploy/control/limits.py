@@ -1,11 +1,10 @@
-"""The last gate before the wire: whatever is asked, what is sent stays inside these limits.
+"""The last step before the wire: whatever is asked, the command sent stays inside these limits.
 
-In this order: finite, range, velocity, step, torque. The torque that PD would produce is held by
-moving the target; where the joint range does not let the target move that far, feed-forward takes
-off the rest. So range and torque hold together, always.
+In this order: finite, range, velocity, slew (`STEP`), torque. The torque that the PD law would
+produce is limited by moving the target; where the joint range does not let the target move that
+far, feed-forward torque makes up the difference. So range and torque limits always hold together.
 
-Numbers are computed in double precision and sent in single. limits_reference.py says the same in
-numpy.
+Computed in double precision and sent in single. limits_reference.py is the same in plain numpy.
 """
 
 from enum import IntEnum
@@ -24,7 +23,7 @@ Array = Any  # a numpy array, as the compiled loops see it
 
 
 class Limit(IntEnum):
-    """Which limit acted: bits of one number per joint."""
+    """Which limits acted: one bit each, one number per joint."""
 
     FINITE = FINITE
     RANGE = RANGE
@@ -35,13 +34,13 @@ class Limit(IntEnum):
 
 @compiled
 def clamp(value: float, low: float, high: float) -> float:
-    """Within the bounds; NaN stays NaN, and the encoder refuses it."""
+    """`value` within its bounds; NaN stays NaN, and the encoder refuses it."""
     return low if value < low else high if value > high else value
 
 
 @compiled
 def held_torque(torque: float, most: float, dq: float, fastest: float) -> float:
-    """Of a PD torque as much as is allowed: a joint too fast may be braked, not driven."""
+    """A PD torque within its bounds; a joint that is too fast may be braked but not driven."""
     upper = 0.0 if dq > fastest else most
     lower = 0.0 if dq < -fastest else -most
     return clamp(torque, lower, upper)
@@ -49,7 +48,7 @@ def held_torque(torque: float, most: float, dq: float, fastest: float) -> float:
 
 @compiled
 def pd(sent: Array, j: int, q: float, dq: float) -> Any:
-    """What a motor board will make of a command at this position and velocity."""
+    """The torque that a motor board makes of a command at this position and velocity."""
     return sent[2, j] * (sent[0, j] - q) + sent[3, j] * (sent[1, j] - dq) + sent[4, j]
 
 
@@ -57,7 +56,7 @@ def pd(sent: Array, j: int, q: float, dq: float) -> Any:
 def limit_joint(
     asked: Array, j: int, q: float, dq: float, fraction: float, bounds: Array, sent: Array
 ) -> Any:
-    """Write one joint's command into `sent`; gives the limits that acted."""
+    """Write one joint's command into `sent`; returns the limits that acted."""
     low, high, fastest, step = bounds[0, j], bounds[1, j], bounds[2, j], bounds[3, j]
     most = bounds[4, j] * fraction
     goal = clamp(asked[0, j], low, high)
@@ -84,8 +83,8 @@ def limit_joint(
 def _limit(
     asked: Array, motion: Array, fraction: float, bounds: Array, sent: Array, acted: Array
 ) -> bool:
-    """Write what may be sent of `asked` at this motion into `sent`, which holds what was sent last.
-    False, and `sent` is as it was, when a number is not finite: then nothing of it is sound."""
+    """Write the limited command into `sent`, which holds the last one on entry. False, with `sent`
+    unchanged, if any number is not finite: then none of the command can be trusted."""
     finite = True
     for j in range(acted.size):
         acted[j] = 0
@@ -103,8 +102,8 @@ limit = quickest(_limit, limits_reference.limit)
 
 
 class Limiter:
-    """Makes each tick's command of what is asked. `sent` is reused from tick to tick; `sent.q` is
-    where the next step begins."""
+    """Turns `asked` into the command to send. `sent` is reused from tick to tick; the slew limit
+    counts from `sent.q`."""
 
     def __init__(self, spec: RobotSpec, stage: Stage) -> None:
         margin = np.float32(stage.joint_margin)
@@ -115,8 +114,9 @@ class Limiter:
         self._bounds = np.array([self.low, self.high, self.velocity, step, self.torque], float)
         self.sent_block = np.zeros((5, spec.joint_count), np.float32)  # q, dq, kp, kd, torque
         self.sent = JointCommand.of_block(self.sent_block)
-        self.acted_bits = np.zeros(spec.joint_count, np.uint8)  # for each joint those of `Limit`
+        self.acted_bits = np.zeros(spec.joint_count, np.uint8)  # bits of `Limit`, by joint
         still = np.zeros((2, spec.joint_count), np.float32)
+        # Compiles now, before the loop runs.
         limit(self.sent_block, still, 1.0, self._bounds, self.sent_block.copy(), self.acted_bits)
         self.rest()
 
@@ -125,17 +125,17 @@ class Limiter:
         return self.acted_bits.tobytes()
 
     def rest(self) -> None:
-        """Nothing is asked: no limit acts."""
+        """Clear `acted`: nothing has been limited in this tick."""
         self.acted_bits.fill(0)
 
     def restart(self, q: Floats) -> None:
-        """The next step is counted from here: the robot was not held by us until now."""
+        """Start the slew limit from these joint positions: control did not hold them until now."""
         np.clip(q, self.low, self.high, out=self.sent.q)
 
     def limit(
         self, asked: JointCommand, state: RobotState, torque_fraction: float
     ) -> JointCommand | None:
-        """What may be sent at this state; None when what is asked is not finite."""
+        """The command to send at this state; None if `asked` is not finite."""
         values, motion, fraction = asked.block(), state.motion(), float(torque_fraction)
         if limit(values, motion, fraction, self._bounds, self.sent_block, self.acted_bits):
             return self.sent
@@ -143,7 +143,7 @@ class Limiter:
 
 
 def pd_torque(command: JointCommand, state: RobotState) -> Floats:
-    """What the motor boards will make of a command at this state."""
+    """The torques that the motor boards make of a command at this state."""
     torque: Floats = command.kp * (command.q - state.q)
     torque += command.kd * (command.dq - state.dq)
     torque += command.torque

@@ -1,4 +1,4 @@
-"""The limits in numpy, all joints at once: what limits.py compiles, and what runs without numba."""
+"""limits.py in plain numpy, all joints at once: its reference, and its substitute without numba."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ NEGLIGIBLE = 1e-3  # Nm
 
 
 def clamp(values: Array, low: Array, high: Array) -> Array:
-    """Within the bounds; NaN stays NaN."""
+    """`values` within their bounds; NaN stays NaN."""
     return np.where(values < low, low, np.where(values > high, high, values))
 
 
 def pd(command: Array, motion: Array) -> Array:
-    """What the motor boards will make of a command at this position and velocity."""
+    """The torques that the motor boards make of a command at this motion."""
     (q, dq, kp, kd, torque), (at, speed) = command.astype(float), motion.astype(float)
     return kp * (q - at) + kd * (dq - speed) + torque
 

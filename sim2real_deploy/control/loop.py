@@ -1,7 +1,7 @@
-"""The loop: every state is answered at once, in the thread that waited for it.
+"""The control loop: each state is answered at once, in the thread that waited for it.
 
-No sleep, no hand-over: the thread blocks in the link and wakes with the sample. When the robot is
-silent the loop ticks by absolute deadlines, so that safety's orders are still obeyed.
+The thread blocks in the link and wakes with the sample. While the robot is silent the loop ticks at
+absolute deadlines, so that it still obeys the supervisor.
 """
 
 import time
@@ -10,24 +10,24 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
-from threading import Event as ThreadEvent
+from threading import Event
 
 from sim2real_deploy.control.controller import Controller
-from sim2real_deploy.control.modes import IDLE_MODES, Decision, Event, Mode
+from sim2real_deploy.control.modes import IDLE_MODES, Decision, Mode, ModeEvent
 from sim2real_deploy.control.supervision import Supervision
 from sim2real_deploy.control.ticks import TickRing
 from sim2real_deploy.robots import RobotState
 from sim2real_deploy.wire.link import Link
 
-PATIENCE = 2.5  # periods without a state before the loop ticks by itself
-LAST_DAMPING = 25  # commands sent on the way out: one might get lost
-SIT_S = 6.0  # the longest that slowing down and sitting down take on the way out
+PATIENCE = 2.5  # periods without a state before the loop ticks without one
+LAST_DAMPING = 25  # damping commands sent at the end: one might get lost
+SIT_S = 6.0  # allowed for slowing down and sitting down at the end
 REQUEST_TIMEOUT_S = 1.0
 SWITCH_PATIENCE_S = 0.2
 
 
 class ControlLoop:
-    """`run` is the thread; `request` is how others ask it for a mode."""
+    """`run` is the thread; `request` and `switch` are called from others."""
 
     def __init__(self, link: Link, controller: Controller, supervision: Supervision) -> None:
         self.link = link
@@ -42,13 +42,13 @@ class ControlLoop:
         self._patience_ns = round(PATIENCE * controller.period_ns)
         self._due_ns = link.now_ns() + controller.period_ns
 
-    def request(self, event: Event) -> Decision:
-        """Ask for a mode from another thread and wait for the loop's decision."""
+    def request(self, event: ModeEvent) -> Decision:
+        """Request a mode from another thread and wait for the loop's decision."""
         return self._decide(partial(self.controller.request, event))
 
     def switch(self, policy: str) -> Decision:
-        """Likewise, for another policy: its name, or "" for the next one. A limit that acts for a
-        moment, as they do in any gait, is waited for."""
+        """Request a policy by name, or the next one with "". Limits act briefly in any gait, so a
+        switch that one prevents is tried again for SWITCH_PATIENCE_S."""
         decision = self._decide(partial(self.controller.switch, policy))
         due_s = time.monotonic() + SWITCH_PATIENCE_S
         while not decision.accepted and self.controller.situation.limited:
@@ -64,36 +64,36 @@ class ControlLoop:
         try:
             return future.result(REQUEST_TIMEOUT_S)
         except FutureTimeout:
-            future.cancel()  # what was answered with a refusal must not happen later
+            future.cancel()  # the caller is told it was refused, so it must not happen later
             return Decision(False, self.controller.mode, "the control loop does not answer")
 
-    def foresee(self, event: Event) -> Decision:
-        """What would be decided if the wire were ours already; from any thread, changes nothing."""
+    def foresee(self, event: ModeEvent) -> Decision:
+        """What `request` would decide if the wire were ours; changes nothing. For any thread."""
         return self.controller.foresee(event, self.link.now_ns())
 
-    def run(self, stopped: ThreadEvent, urgent: ThreadEvent | None = None) -> None:
-        """Until told to stop, then sit down where safety is well; whatever ends it, damping is the
-        last thing sent. `urgent` cuts the sitting down short."""
+    def run(self, stopped: Event, urgent: Event | None = None) -> None:
+        """Run until `stopped`, then sit down if the supervisor is healthy. However it ends, damping
+        is the last command sent. `urgent` cuts sitting down short."""
         try:
             while not stopped.is_set():
                 self.cycle()
-            self._sit_down(urgent or ThreadEvent())
+            self._sit_down(urgent or Event())
         finally:
             self._leave()
 
-    def _sit_down(self, urgent: ThreadEvent) -> None:
-        """Nobody is left standing. Without a healthy supervisor there is no time for it."""
+    def _sit_down(self, urgent: Event) -> None:
+        """Do not leave the robot standing; without a healthy supervisor damp at once instead."""
         controller = self.controller
         due_ns = self.link.now_ns() + round(SIT_S * 1e9)
         if controller.mode not in IDLE_MODES:
-            controller.request(Event.SIT, self.link.now_ns())
+            controller.request(ModeEvent.SIT, self.link.now_ns())
         while controller.mode not in IDLE_MODES and not urgent.is_set():
             if self.link.now_ns() > due_ns or not controller.situation.verdict.healthy:
                 return
             self.cycle()
 
     def cycle(self) -> None:
-        """Wait for the next state, or its absence, and live one tick."""
+        """Wait for the next state, or until it is overdue, and run one tick."""
         link = self.link
         state = link.wait((self._due_ns - link.now_ns()) / 1e9)
         now_ns = link.now_ns()
@@ -104,7 +104,7 @@ class ControlLoop:
         self.tick(state, now_ns)
 
     def tick(self, state: RobotState | None, now_ns: int) -> None:
-        """Answer first; everything that can wait comes after the command is out."""
+        """Send the command first; everything that can wait comes after it."""
         start = time.perf_counter_ns()
         controller, supervision = self.controller, self.supervision
         if self._counters.not_finite != self._not_finite:
@@ -131,11 +131,11 @@ class ControlLoop:
                 future.set_result(request(now_ns))
 
     def _leave(self) -> None:
-        """Damp, if the wire is ours: a robot that somebody else moves is left to them."""
+        """Damp if the wire is ours; a robot that somebody else commands is left to them."""
         controller, now = self.controller, self.controller.situation
         free = now.sport_released and not now.other_writers
         claimed = free or controller.mode is not Mode.PASSIVE
-        controller.request(Event.DAMP, self.link.now_ns())
+        controller.request(ModeEvent.DAMP, self.link.now_ns())
         for _ in range(LAST_DAMPING):
             if claimed:
                 self.link.send(controller.damp())

@@ -1,6 +1,6 @@
-"""What the robot is doing, and the table of what it may do next.
+"""The robot's modes, and the table of transitions between them.
 
-A pure table: (mode, event) -> next mode, behind guards that each say in words why not.
+A pure table: (mode, event) -> next mode, behind guards that each give the reason of a refusal.
 """
 
 from collections.abc import Callable
@@ -11,24 +11,24 @@ from sim2real_deploy.safety.chain import UNHEARD, Verdict
 
 
 class Mode(IntEnum):
-    PASSIVE = 0  # nothing is sent: the wire was never ours
+    PASSIVE = 0  # nothing is sent: control has not claimed the wire yet
     DAMPING = 1
     STANDING_UP = 2
     STANDING = 3
     WALKING = 4
     SITTING_DOWN = 5
-    SLOWING_DOWN = 6  # the policy brings the robot to rest; sitting down comes next
-    RECOVERING = 7  # fallen, it rolls onto its belly; then it stands up
-    EXCITING = 8  # hung up, every joint moved for identification
+    SLOWING_DOWN = 6  # the policy brings the robot to rest; it sits down next
+    RECOVERING = 7  # after a fall it rolls onto its belly; it stands up next
+    EXCITING = 8  # hoisted; every joint is moved for identification
 
     @property
     def words(self) -> str:
-        """The one spelling in topics, logs and reports: `standing_up`."""
+        """Its spelling in topics, logs and reports: `standing_up`."""
         return self.name.lower()
 
 
-class Event(Enum):
-    """The first seven are what a person may ask for."""
+class ModeEvent(Enum):
+    """What can change the mode; the first seven are a person's requests."""
 
     STAND = "stand"
     WALK = "walk"
@@ -37,16 +37,16 @@ class Event(Enum):
     RECOVER = "recover"
     EXCITE = "excite"
     SWITCH = "switch"  # to another policy; the mode stays
-    DONE = "done"  # the movement of this mode has ended
-    STOP = "stop"  # safety: sit, then damp
-    ESTOP = "estop"  # safety, or a fault of our own: damp now
+    DONE = "done"  # the mode's movement has ended
+    STOP = "stop"  # the supervisor: sit, then damp
+    ESTOP = "estop"  # the supervisor, or a fault in control: damp now
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What somebody asks for; SWITCH names a policy, or "" for the next one in the list."""
+class ModeRequest:
+    """A person's request; SWITCH names a policy, or "" for the next one in the list."""
 
-    event: Event
+    event: ModeEvent
     policy: str = ""
 
     @property
@@ -55,32 +55,32 @@ class Wish:
 
 
 POLICY_MODES = (Mode.WALKING, Mode.SLOWING_DOWN)  # the policy moves the robot
-IDLE_MODES = (Mode.PASSIVE, Mode.DAMPING)  # nothing does
+IDLE_MODES = (Mode.PASSIVE, Mode.DAMPING)  # nothing moves it
 REQUESTS = (
-    *(Event.STAND, Event.WALK, Event.SIT, Event.DAMP),
-    *(Event.RECOVER, Event.EXCITE, Event.SWITCH),
+    *(ModeEvent.STAND, ModeEvent.WALK, ModeEvent.SIT, ModeEvent.DAMP),
+    *(ModeEvent.RECOVER, ModeEvent.EXCITE, ModeEvent.SWITCH),
 )
 
 
 @dataclass(slots=True)
 class Situation:
-    """All that a guard may look at."""
+    """What the guards look at."""
 
-    fresh: bool = False  # a state came lately
+    fresh: bool = False  # the robot's state is recent
     upright: bool = False
-    verdict: Verdict = UNHEARD  # the supervisor's, of this tick
-    fault: str = ""  # our own, latched
+    verdict: Verdict = UNHEARD  # the supervisor's, for this tick
+    fault: str = ""  # control's own, latched
     policy_checked: bool = False
     sport_released: bool = False
-    other_writers: str = ""  # who, in words
-    wished: str = ""  # a velocity that somebody commands already, and who
-    can_get_up: bool = False  # it is known how this robot rolls over, and the stage allows it
-    level: bool = False  # tilted so little that it is not about to fall
-    limited: str = ""  # joints that a limit holds in this tick
-    switching: bool = False  # control is passing from one policy to another
+    other_writers: str = ""  # of rt/lowcmd, by name
+    commanded: str = ""  # the velocity that is commanded now, and by whom
+    can_get_up: bool = False  # its config has a `get_up` motion, and the stage allows it
+    level: bool = False  # not tilted so far that it is about to fall
+    limited: str = ""  # joints on which a limit acts in this tick
+    switching: bool = False  # a hand-over to a policy is in progress
 
 
-Guard = Callable[[Situation], str]  # "" when it may pass, else why not
+Guard = Callable[[Situation], str]  # "" if the transition is allowed, else why not
 
 
 def state_is_fresh(now: Situation) -> str:
@@ -124,7 +124,7 @@ def nobody_else_writes(now: Situation) -> str:
 
 
 def sticks_are_neutral(now: Situation) -> str:
-    return f"{now.wished} already; let go of the command first" if now.wished else ""
+    return f"{now.commanded} already; let go of the command first" if now.commanded else ""
 
 
 def is_level(now: Situation) -> str:
@@ -135,7 +135,7 @@ def no_limit_acts(now: Situation) -> str:
     return f"a limit acts on {now.limited}; try again" if now.limited else ""
 
 
-def nothing_passes_over(now: Situation) -> str:
+def no_hand_over(now: Situation) -> str:
     return "the last change of policy is still under way" if now.switching else ""
 
 
@@ -155,58 +155,58 @@ SWITCH: tuple[Guard, ...] = (
     supervisor_is_healthy,
     state_is_fresh,
     is_level,
-    nothing_passes_over,
+    no_hand_over,
     no_limit_acts,
 )
 OURS: tuple[Guard, ...] = (sport_mode_is_released, nobody_else_writes)
 FREE: tuple[Guard, ...] = ()
 
-TRANSITIONS: dict[tuple[Mode, Event], tuple[Mode, tuple[Guard, ...]]] = {
-    (Mode.PASSIVE, Event.STAND): (Mode.STANDING_UP, START),
-    (Mode.DAMPING, Event.STAND): (Mode.STANDING_UP, START),
-    (Mode.SITTING_DOWN, Event.STAND): (Mode.STANDING_UP, START),
-    (Mode.WALKING, Event.STAND): (Mode.STANDING_UP, FREE),
-    (Mode.STANDING, Event.WALK): (Mode.WALKING, WALK),
-    (Mode.STANDING, Event.EXCITE): (Mode.EXCITING, MOVE),
-    (Mode.EXCITING, Event.SIT): (Mode.SITTING_DOWN, FREE),
-    (Mode.EXCITING, Event.STOP): (Mode.SITTING_DOWN, FREE),
-    (Mode.EXCITING, Event.DONE): (Mode.SITTING_DOWN, FREE),
-    (Mode.STANDING_UP, Event.SIT): (Mode.SITTING_DOWN, FREE),
-    (Mode.STANDING, Event.SIT): (Mode.SITTING_DOWN, FREE),
-    (Mode.WALKING, Event.SIT): (Mode.SLOWING_DOWN, FREE),
-    (Mode.STANDING_UP, Event.STOP): (Mode.SITTING_DOWN, FREE),
-    (Mode.STANDING, Event.STOP): (Mode.SITTING_DOWN, FREE),
-    (Mode.WALKING, Event.STOP): (Mode.SLOWING_DOWN, FREE),
-    (Mode.SLOWING_DOWN, Event.DONE): (Mode.SITTING_DOWN, FREE),
-    (Mode.STANDING_UP, Event.DONE): (Mode.STANDING, FREE),
-    (Mode.DAMPING, Event.RECOVER): (Mode.RECOVERING, RECOVER),
-    (Mode.RECOVERING, Event.DONE): (Mode.STANDING_UP, START),
-    (Mode.RECOVERING, Event.STOP): (Mode.DAMPING, FREE),
-    (Mode.SITTING_DOWN, Event.DONE): (Mode.DAMPING, FREE),
-    (Mode.WALKING, Event.SWITCH): (Mode.WALKING, SWITCH),
-    # No policy moves the robot: the choice counts from the next walk on.
+TRANSITIONS: dict[tuple[Mode, ModeEvent], tuple[Mode, tuple[Guard, ...]]] = {
+    (Mode.PASSIVE, ModeEvent.STAND): (Mode.STANDING_UP, START),
+    (Mode.DAMPING, ModeEvent.STAND): (Mode.STANDING_UP, START),
+    (Mode.SITTING_DOWN, ModeEvent.STAND): (Mode.STANDING_UP, START),
+    (Mode.WALKING, ModeEvent.STAND): (Mode.STANDING_UP, FREE),
+    (Mode.STANDING, ModeEvent.WALK): (Mode.WALKING, WALK),
+    (Mode.STANDING, ModeEvent.EXCITE): (Mode.EXCITING, MOVE),
+    (Mode.EXCITING, ModeEvent.SIT): (Mode.SITTING_DOWN, FREE),
+    (Mode.EXCITING, ModeEvent.STOP): (Mode.SITTING_DOWN, FREE),
+    (Mode.EXCITING, ModeEvent.DONE): (Mode.SITTING_DOWN, FREE),
+    (Mode.STANDING_UP, ModeEvent.SIT): (Mode.SITTING_DOWN, FREE),
+    (Mode.STANDING, ModeEvent.SIT): (Mode.SITTING_DOWN, FREE),
+    (Mode.WALKING, ModeEvent.SIT): (Mode.SLOWING_DOWN, FREE),
+    (Mode.STANDING_UP, ModeEvent.STOP): (Mode.SITTING_DOWN, FREE),
+    (Mode.STANDING, ModeEvent.STOP): (Mode.SITTING_DOWN, FREE),
+    (Mode.WALKING, ModeEvent.STOP): (Mode.SLOWING_DOWN, FREE),
+    (Mode.SLOWING_DOWN, ModeEvent.DONE): (Mode.SITTING_DOWN, FREE),
+    (Mode.STANDING_UP, ModeEvent.DONE): (Mode.STANDING, FREE),
+    (Mode.DAMPING, ModeEvent.RECOVER): (Mode.RECOVERING, RECOVER),
+    (Mode.RECOVERING, ModeEvent.DONE): (Mode.STANDING_UP, START),
+    (Mode.RECOVERING, ModeEvent.STOP): (Mode.DAMPING, FREE),
+    (Mode.SITTING_DOWN, ModeEvent.DONE): (Mode.DAMPING, FREE),
+    (Mode.WALKING, ModeEvent.SWITCH): (Mode.WALKING, SWITCH),
+    # No policy moves the robot: the choice applies from the next walk on.
     **{
-        (mode, Event.SWITCH): (mode, (policy_is_checked,))
+        (mode, ModeEvent.SWITCH): (mode, (policy_is_checked,))
         for mode in (Mode.PASSIVE, Mode.DAMPING, Mode.STANDING_UP, Mode.STANDING)
     },
-    **{(mode, Event.DAMP): (Mode.DAMPING, FREE) for mode in Mode},
-    **{(mode, Event.ESTOP): (Mode.DAMPING, FREE) for mode in Mode},
-    # Damping sent into a wire that is somebody else's makes two writers: worse than none.
-    (Mode.PASSIVE, Event.DAMP): (Mode.DAMPING, OURS),
-    (Mode.PASSIVE, Event.ESTOP): (Mode.DAMPING, OURS),
+    **{(mode, ModeEvent.DAMP): (Mode.DAMPING, FREE) for mode in Mode},
+    **{(mode, ModeEvent.ESTOP): (Mode.DAMPING, FREE) for mode in Mode},
+    # Damping sent while somebody else commands makes two writers, which is worse than none.
+    (Mode.PASSIVE, ModeEvent.DAMP): (Mode.DAMPING, OURS),
+    (Mode.PASSIVE, ModeEvent.ESTOP): (Mode.DAMPING, OURS),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What became of an event: the mode in force from now on, and why if it was refused."""
+    """The outcome of an event: the mode in force from now on; why, if it was refused."""
 
     accepted: bool
     mode: Mode
     words: str
 
 
-def decide(mode: Mode, event: Event, now: Situation) -> Decision:
+def decide(mode: Mode, event: ModeEvent, now: Situation) -> Decision:
     row = TRANSITIONS.get((mode, event))
     if row is None:
         return Decision(False, mode, f"cannot {event.value} while {mode.words}")

@@ -1,28 +1,28 @@
-"""A hand-held controller, the robot's own or a gamepad: sticks become a velocity, chords a wish."""
+"""A remote or gamepad: its sticks command a velocity, its chords request a mode."""
 
 from sim2real_deploy.control.lease import REMOTE, Source
-from sim2real_deploy.control.modes import Wish
+from sim2real_deploy.control.modes import ModeRequest
 from sim2real_deploy.control.pad_map import STOP_CHORD, Axis, PadMap
 from sim2real_deploy.control.velocity_command import VelocityCommand
 from sim2real_deploy.wire.remote import Remote
 
 
 class Pad:
-    """Sticks that are moved hold the lease; at rest they let go of it."""
+    """Moved sticks claim the velocity lease; at rest they let it run out."""
 
     def __init__(self, velocity: VelocityCommand, mapping: PadMap, source: Source = REMOTE) -> None:
         self._velocity = velocity
         self._source = source
         self._mapping = mapping
         self._axes = (mapping.axes.vx, mapping.axes.vy, mapping.axes.wz)
-        # The stop before all others, then the chord with the most buttons: L2+A before A.
-        wishes = mapping.wishes.items()
-        self._chords = sorted(wishes, key=lambda item: (item[0] != STOP_CHORD, -len(item[0])))
+        # The stop comes first, then the chord with the most buttons: L2+A before A.
+        requests = mapping.requests.items()
+        self._chords = sorted(requests, key=lambda item: (item[0] != STOP_CHORD, -len(item[0])))
         self._pressed: frozenset[str] = frozenset()
         self._moving = False
 
-    def update(self, held: Remote, now_ns: int) -> Wish | None:
-        """Offer the sticks' velocity; the wish of a chord, once, when it is pressed."""
+    def update(self, held: Remote, now_ns: int) -> ModeRequest | None:
+        """Offer the sticks' velocity; returns a chord's request, once, when it is pressed."""
         sticks = [self._deflection(axis, held) for axis in self._axes]
         dead_man = self._mapping.dead_man
         moving = any(sticks) and (not dead_man or dead_man in held.pressed)
@@ -33,9 +33,9 @@ class Pad:
             self._velocity.offer(vx, vy, wz, now_ns, self._source)
         self._moving = moving
         before, self._pressed = self._pressed, held.pressed
-        for chord, wish in self._chords:
+        for chord, request in self._chords:
             if chord <= held.pressed and not chord <= before:
-                return wish
+                return request
         return None
 
     def _deflection(self, axis: Axis | None, held: Remote) -> float:

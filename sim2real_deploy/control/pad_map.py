@@ -1,4 +1,4 @@
-"""What the buttons and sticks of a hand-held controller mean: a file in config/pads, checked."""
+"""What the buttons and sticks of a hand-held controller mean: a file in config/pads."""
 
 import math
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from pydantic import Field, model_validator
 
 from sim2real_deploy import configfile, paths
 from sim2real_deploy.configfile import Strict
-from sim2real_deploy.control.modes import Event, Wish
+from sim2real_deploy.control.modes import REQUESTS, ModeEvent, ModeRequest
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.wire.remote import BUTTONS, Remote
 
-STOP_CHORD = frozenset({"L2", "B"})  # the vendor's own, and the supervisor's: no file changes it
-INTENTS = (Event.STAND, Event.WALK, Event.SIT, Event.DAMP, Event.RECOVER, Event.SWITCH)
+STOP_CHORD = frozenset({"L2", "B"})  # the vendor's, and the supervisor's: no file can change it
+INTENTS = tuple(event for event in REQUESTS if event is not ModeEvent.EXCITE)
 TRIGGER_PRESSED = -0.5
 Stick = Literal["lx", "ly", "rx", "ry"]
 
@@ -34,14 +34,14 @@ class Axes(Strict):
 
 
 class JoyLayout(Strict):
-    """Which number on the topic `joy` is which button and stick."""
+    """Which index on the topic `joy` is which button or stick."""
 
     buttons: tuple[str, ...]
     triggers: dict[str, int] = Field(default_factory=dict)
     sticks: dict[Stick, tuple[int, Literal[-1, 1]]]
 
     def read(self, axes: Sequence[float], buttons: Sequence[int]) -> Remote:
-        """A gamepad as a remote; what is missing or not a number is at rest."""
+        """A gamepad as a remote; an axis that is missing or not finite is at rest."""
 
         def axis(index: int) -> float:
             value = axes[index] if 0 <= index < len(axes) else 0.0
@@ -64,20 +64,21 @@ class PadMap(Strict):
     axes: Axes
     dead_zone: float = Field(ge=0.02, le=0.5)
     dead_man: str = ""  # a button that must be held for the sticks to count
-    joy: JoyLayout | None = None  # of a gamepad; None for the robot's own remote
+    joy: JoyLayout | None = None  # for a gamepad; None for the robot's own remote
 
     @model_validator(mode="after")
     def _sound(self) -> "PadMap":
         known = self._buttons()
-        wishes = self.wishes
-        if wishes.get(STOP_CHORD) != Wish(Event.DAMP):
+        if self.requests.get(STOP_CHORD) != ModeRequest(ModeEvent.DAMP):
             raise ValueError("chords: L2+B must be there and mean damp: it is the emergency stop")
         for name, chord in ((name, _chord(name)) for name in self.chords):
             for button in sorted(chord - known):
                 there = ", ".join(sorted(known))
                 raise ValueError(f"chords.{name}: there is no button '{button}'; there are {there}")
             if chord < STOP_CHORD:
-                raise ValueError(f"chords.{name}: would act on the way to L2+B, the emergency stop")
+                raise ValueError(
+                    f"chords.{name}: would trigger while L2+B, the emergency stop, is being pressed"
+                )
         if self.dead_man and self.dead_man not in known:
             raise ValueError(f"dead_man: there is no button '{self.dead_man}'")
         if self.joy is not None and not self.dead_man:
@@ -93,13 +94,13 @@ class PadMap(Strict):
         return frozenset(BUTTONS if joy is None else (*joy.buttons, *joy.triggers))
 
     @cached_property
-    def wishes(self) -> dict[frozenset[str], Wish]:
-        found: dict[frozenset[str], Wish] = {}
+    def requests(self) -> dict[frozenset[str], ModeRequest]:
+        found: dict[frozenset[str], ModeRequest] = {}
         for name, intent in self.chords.items():
             chord = _chord(name)
             if chord in found:
-                raise ValueError(f"chords.{name}: the same buttons stand there twice")
-            found[chord] = _wish(name, intent)
+                raise ValueError(f"chords.{name}: the same buttons are listed twice")
+            found[chord] = _request(name, intent)
         return found
 
 
@@ -107,17 +108,17 @@ def _chord(name: str) -> frozenset[str]:
     return frozenset(part.strip() for part in name.split("+"))
 
 
-def _wish(chord: str, intent: str) -> Wish:
+def _request(chord: str, intent: str) -> ModeRequest:
     word, _, policy = intent.strip().partition(" ")
     known = {event.value: event for event in INTENTS}
-    if word not in known or (policy and known[word] is not Event.SWITCH):
+    if word not in known or (policy and known[word] is not ModeEvent.SWITCH):
         there = ", ".join(known)
         raise ValueError(f"chords.{chord}: '{intent}' is none of {there}, or `switch POLICY`")
-    return Wish(known[word], policy.strip())
+    return ModeRequest(known[word], policy.strip())
 
 
 def load_pad(name: str) -> PadMap:
-    """A mapping by its name in config/pads, or by the path of a file of that form."""
+    """A mapping by its name in config/pads, or by the path of such a file."""
     path = Path(name)
     if path.suffix != ".yaml":
         path = paths.config_file(f"pads/{name}.yaml")

@@ -1,8 +1,8 @@
-"""Several policies in one control process: which one walks, and which one is the fallback.
+"""Several policies in one control process: which one is active, and which one is the fallback.
 
-All of them are loaded, warm and checked for each other. While control passes from one to another
-both run: the new one first fills its history without being heard, then joint targets and gains
-move over smoothly. The limits come after that, as for any command.
+All are loaded, warm and known to fit together. During a switch both policies run: first the new one
+fills its observation history with its output unused, then joint targets and gains blend over. The
+limits come after that, as for any command.
 """
 
 import time
@@ -14,46 +14,46 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import RobotState
 from sim2real_deploy.robots.vectors import Numbers
-from sim2real_deploy.safety.events import Event as SafetyEvent
+from sim2real_deploy.safety.events import Event
 
-LEAD_S = 0.16  # the new policy runs unheard: its observation history fills
+LEAD_S = 0.16  # the new policy runs with its output unused: its observation history fills
 BLEND_S = 0.3  # from the old policy's targets and gains to the new one's
-TAKE_OVER_S = 0.1  # from the last command to the fallback's: the old policy is not to be trusted
-AT_ONCE = 2.0  # times the fallback's threshold: then not even one step of the policy is used
-ASTRAY = "policy_astray"  # the supervisor's event that a fallback comes before
+TAKE_OVER_S = 0.1  # from the last command to the fallback's: the old policy is not trusted
+AT_ONCE = 2.0  # times the fallback's threshold: from here on not one more step is used
+ASTRAY = "policy_astray"  # the safety event that a fallback must come before
 
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """Which policy takes over when the active one is astray, and when it counts as that."""
+    """Which policy takes over when the active one is astray, and when it counts as astray."""
 
     name: str
-    surprise: float  # standard deviations of training: more than this
-    after_s: float  # for so long
+    surprise: float  # more standard deviations from training than this,
+    after_s: float  # for this long
 
     @classmethod
-    def before_stop(cls, name: str, events: Iterable[SafetyEvent]) -> "Fallback":
-        """Half as far from training as where the supervisor stops the robot, for half as long."""
+    def before_stop(cls, name: str, events: Iterable[Event]) -> "Fallback":
+        """With half the threshold and half the time at which the supervisor stops the robot."""
         event = next(event for event in events if event.key == ASTRAY)
         return cls(name, event.threshold / 2, event.time_s / 2)
 
 
 class Repertoire:
-    """The policies of one robot; `active` is the one that walks, `outgoing` the one before it."""
+    """The policies of one robot. `active` walks; `outgoing` is the one being left in a switch."""
 
     def __init__(self, policies: Sequence[Policy] = (), fallback: Fallback | None = None) -> None:
         check_together(policies)
         self.policies = tuple(policies)
         self.names = tuple(policy.contract.name for policy in policies)
         self.active = 0
-        self.outgoing: int | None = None  # while control passes to the active one
+        self.outgoing: int | None = None  # None unless a switch is in progress
         self.fallback = fallback
         self._refuge = None if fallback is None else self.find(fallback.name)
-        self._used = False  # the fallback had its one attempt in this walk
+        self._used = False  # the fallback has been used in this walk
         self._astray_since_ns: int | None = None
         self._surprise: float | None = 0.0  # None: not computed yet for this step
-        self.stepped = 0  # bits of the policies that ran in the last step, by their place
-        self.observe_ns = self.infer_ns = 0  # what the last step took
+        self.stepped = 0  # bit k: policy k ran in the last step
+        self.observe_ns = self.infer_ns = 0  # duration of the last step
         _share_odometry(self.policies)
 
     @classmethod
@@ -68,7 +68,7 @@ class Repertoire:
 
     @property
     def old(self) -> Policy | None:
-        """The policy that control passes from, while it does."""
+        """The policy being left, while a switch is in progress."""
         return None if self.outgoing is None else self.policies[self.outgoing]
 
     @property
@@ -82,45 +82,45 @@ class Repertoire:
         return self.names.index(name)
 
     def after(self) -> str:
-        """The next one in the list, for a single button."""
+        """The next policy in the list, for switching with a single button."""
         return self.names[(self.active + 1) % len(self.names)] if self.names else ""
 
     @property
     def surprise(self) -> float:
-        """The active policy's in its last step, computed on demand so that no command waits."""
+        """The active policy's in its last step; computed on demand so that no command waits."""
         if self._surprise is None:
             self._surprise = 0.0 if self.policy is None else self.policy.surprise()
         return self._surprise
 
     @property
     def refuge(self) -> int | None:
-        """Where control can return to from the active policy: the old one while a switch is under
-        way, else the fallback, once in a walk."""
+        """The policy to fall back to: during a switch the old one, otherwise the fallback, once per
+        walk."""
         if self.outgoing is not None:
             return self.outgoing
         return None if self._used or self._refuge == self.active else self._refuge
 
     def begin(self) -> None:
-        """A walk begins with the active policy."""
+        """Start a walk with the active policy."""
         self._used = False
         self._take(self.active, None)
         if self.policy is not None:
             self.policy.reset()
 
     def choose(self, index: int) -> None:
-        """While no policy moves the robot: this one will, next time."""
+        """While no policy moves the robot: use this one from the next walk on."""
         self._take(index, None)
 
     def pass_to(self, index: int) -> None:
-        """In walking: the new policy starts at the same point of the stride, the old one goes
-        on until `settle`."""
+        """While walking: the new policy starts in the same gait phase; the old one runs on until
+        `settle`."""
         old, new = self.policies[self.active], self.policies[index]
         new.reset()
         new.keep_time(old)
         self._take(index, self.active)
 
     def fall_back(self) -> None:
-        """The active policy is out at once; what takes over has its own history, or starts one."""
+        """Leave the active policy at once. One that was not running starts with empty history."""
         index = self.refuge
         assert index is not None
         if self.outgoing is None:
@@ -129,7 +129,7 @@ class Repertoire:
         self._take(index, None)
 
     def settle(self) -> None:
-        """The active policy has taken over completely."""
+        """The switch is complete."""
         self.outgoing = None
 
     def _take(self, active: int, outgoing: int | None) -> None:
@@ -137,8 +137,8 @@ class Repertoire:
         self._astray_since_ns, self._surprise = None, 0.0
 
     def step(self, state: RobotState, command: Numbers, now_ns: int) -> str:
-        """Run the active policy, and the one that control passes from. Where there is a refuge:
-        why the active one must be left now, "" if it need not."""
+        """Run the active policy, and during a switch the old one. Returns why the active one must
+        be left now; "" if it need not, or if there is no refuge."""
         self.stepped = 0
         if self.refuge is None:
             self._run(self.active, state, command)
@@ -166,14 +166,14 @@ class Repertoire:
             self._surprise = None
 
     def rehearse(self) -> None:
-        """Warm up what the next tick will step."""
+        """Warm up the policies that the next tick will step."""
         for policy in (self.policy, self.old):
             if policy is not None:
                 policy.rehearse()
 
     def _is_astray(self, now_ns: int) -> bool:
-        """Whether the active policy is too far from its training: for too long, or by so much that
-        this very step is not to be trusted."""
+        """Whether the active policy is far from its training, for too long or by so much that not
+        even this step can be trusted."""
         if self.fallback is None or self.surprise <= self.fallback.surprise:
             self._astray_since_ns = None
             return False
@@ -185,8 +185,8 @@ class Repertoire:
 
 
 def check_together(policies: Sequence[Policy]) -> None:
-    """Refuse policies that cannot pass control to each other. That each fits the robot was
-    checked when it was loaded."""
+    """Refuse policies that cannot be switched between. That each fits the robot was checked when it
+    was loaded."""
     if not policies:
         return
     first = policies[0].contract
@@ -194,7 +194,7 @@ def check_together(policies: Sequence[Policy]) -> None:
     for other in (policy.contract for policy in policies[1:]):
         pair = f"policies '{first.name}' and '{other.name}'"
         if names.count(other.name) > 1:
-            raise Refusal(f"policies: '{other.name}' stands more than once; names must differ")
+            raise Refusal(f"policies: '{other.name}' is listed more than once; names must differ")
         if other.robot != first.robot:
             raise Refusal(f"{pair}: made for different robots, {first.robot} and {other.robot}")
         if other.rate_hz != first.rate_hz:
@@ -208,7 +208,7 @@ def check_together(policies: Sequence[Policy]) -> None:
 
 
 def _share_odometry(policies: Sequence[Policy]) -> None:
-    """One odometry for all that see their velocity: none starts from zero in mid-stride."""
-    seeing = [policy for policy in policies if policy.odometry is not None]
-    for policy in seeing[1:]:
-        policy.odometry = seeing[0].odometry
+    """One odometry for all policies that observe velocity, so that none starts from zero."""
+    observing = [policy for policy in policies if policy.odometry is not None]
+    for policy in observing[1:]:
+        policy.odometry = observing[0].odometry

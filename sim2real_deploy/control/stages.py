@@ -1,26 +1,21 @@
-"""Stages of deployment: how fast, how strong, how close to the stops, read from stages.yaml."""
+"""Stages of deployment: limits of speed, torque and joint range, read from stages.yaml."""
 
 from pathlib import Path
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from sim2real_deploy import configfile, paths
 from sim2real_deploy.configfile import Strict
 from sim2real_deploy.control.adaptation import Adapts
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.robots.state import Floats
 
 
 class PlanarLimit(Strict):
-    """The most that may be asked of each axis, either way."""
+    """The largest magnitude of each axis."""
 
     vx: float = Field(gt=0, le=5)
     vy: float = Field(gt=0, le=5)
     wz: float = Field(gt=0, le=10)
-
-    def array(self) -> Floats:
-        return np.array([self.vx, self.vy, self.wz], np.float32)
 
 
 class Stage(Strict):
@@ -31,8 +26,8 @@ class Stage(Strict):
     joint_margin: float = Field(ge=0, le=0.5)
     joint_velocity_fraction: float = Field(gt=0, le=1)
     joint_step: float = Field(gt=0, le=1)
-    recovery: bool  # whether it may get up by itself after a fall: its legs sweep all round it
-    adaptation: Adapts = Adapts.NONE  # the most that may be switched on
+    recovery: bool  # may it get up by itself after a fall? Its legs sweep the space around it
+    adaptation: Adapts = Adapts.NONE  # the most that may be enabled
 
 
 class Stages(Strict):
@@ -47,7 +42,7 @@ class Stages(Strict):
 
 
 def load_stage(name: str = "", file: Path | None = None) -> Stage:
-    """A stage by its name; the file's default when none is given."""
+    """A stage by name; the file's default if no name is given."""
     source = file or paths.config_file("stages.yaml")
     stages = configfile.load(source, Stages)
     stage = stages.stages.get(name or stages.default)
@@ -61,7 +56,7 @@ def default_stage() -> str:
 
 
 def stages_up_to(name: str) -> list[str]:
-    """This stage and all below it, the lowest first: the order of the file."""
+    """This stage and all below it, lowest first, as ordered in the file."""
     load_stage(name)
     names = list(configfile.load(paths.config_file("stages.yaml"), Stages).stages)
     return names[: names.index(name) + 1]

@@ -1,4 +1,4 @@
-"""Control's end of the safety chain, as the loop uses it once per tick."""
+"""Control's side of the safety chain, used by the loop once per tick."""
 
 import os
 from typing import Protocol
@@ -15,17 +15,17 @@ class Supervision(Protocol):
         """The supervisor's participant on the wire, "" where there is none."""
 
     def verdict(self, now_ns: int) -> Verdict:
-        """What may be done in this tick."""
+        """What control may do in this tick."""
 
     def answer(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
-        """After the tick: say how it went."""
+        """After the tick: report to the supervisor."""
 
     def leave(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
-        """The loop is ending in good order."""
+        """Report that the loop is ending in good order."""
 
 
 class Unsupervised:
-    """For benches and lockstep runs, where nobody can be hurt."""
+    """For benchmarks and lockstep runs, where there is no robot to protect."""
 
     supervisor = ""
 
@@ -33,14 +33,14 @@ class Unsupervised:
         return CLEAR
 
     def answer(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
-        """Nobody asks."""
+        """There is nobody to report to."""
 
     def leave(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
-        """Nobody is told."""
+        """There is nobody to report to."""
 
 
 class Supervised:
-    """The chain over a local socket; answered by the loop's own thread, or not at all."""
+    """The chain over a local socket. Only the loop's own thread answers challenges."""
 
     def __init__(self, channel: LocalChannel, participant: str, stage: str = "") -> None:
         self._channel = channel

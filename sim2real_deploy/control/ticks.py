@@ -1,7 +1,7 @@
-"""One row per tick of the loop, kept in memory that is there from the start.
+"""A ring buffer with one row per tick of the loop, allocated once.
 
-The loop writes, one other thread drains; neither waits for the other. A reader that falls behind
-loses the oldest rows, and they are counted.
+The loop writes and one other thread drains; neither waits for the other. A reader that falls behind
+loses the oldest rows; they are counted.
 """
 
 import struct
@@ -16,28 +16,28 @@ from sim2real_deploy.robots.state import Floats
 
 CAPACITY = 2048
 
-# What a row of figures holds, before one column of limit bits per joint, and where in the ring each
-# value is found. Times are ns.
+# The columns of a row, and the attribute of the ring that holds each value; times are ns. After
+# them comes one column of limit bits per joint.
 FIGURES = {
     "tick": "written",
     "now_ns": "now_ns",
-    "state_tick": "state_tick",  # the robot's counter of the state in use; -1 before the first
+    "state_tick": "state_tick",  # the robot's counter in the state used; -1 before the first
     "mode": "controller.mode",
-    "vx": "vx",  # the shaped command, as the policy was given it
+    "vx": "vx",  # the shaped velocity command, as given to the policy
     "vy": "vy",
     "wz": "wz",
-    # Bit k: the k-th policy stepped; two do while one takes over from another.
-    "policy_stepped": "controller.policy_stepped",
-    "policy": "controller.repertoire.active",  # place of the active one in the list of policies
-    "age_ns": "age_ns",  # from the state's arrival to the command's departure
-    "gap_ns": "gap_ns",  # since the tick before
-    "work_ns": "work_ns",  # of the whole tick
-    "observe_ns": "controller.observe_ns",
-    "infer_ns": "controller.infer_ns",
+    # Bit k: policy k stepped; two do during a switch.
+    "policy_stepped": "controller.walking.stepped",
+    "policy": "controller.repertoire.active",  # index of the active policy
+    "age_ns": "age_ns",  # from the arrival of the state to the sending of the command
+    "gap_ns": "gap_ns",  # since the previous tick
+    "work_ns": "work_ns",  # duration of the whole tick
+    "observe_ns": "controller.walking.observe_ns",
+    "infer_ns": "controller.walking.infer_ns",
     "write_ns": "write_ns",
     "missed": "missed",  # the gap was longer than two periods
     "surprise": "surprise",
-    # Of this computer, by now: a twin's world waits for it, a robot's never does.
+    # Total time for which a twin's world clock has waited for a stalled machine; 0 on a robot.
     "stood_still_ns": "stood_still_ns",
 }
 COLUMNS = tuple(FIGURES)
@@ -47,12 +47,12 @@ _FIGURES = struct.Struct(f"={len(COLUMNS)}d")
 
 @dataclass(slots=True)
 class Ticks:
-    """Rows that were drained, oldest first."""
+    """Drained rows, oldest first."""
 
     figures: npt.NDArray[np.float64]  # one column per name of TickRing.columns
     asked: Floats  # rows of (q, dq, kp, kd, torque) x joints
     sent: Floats
-    observations: tuple[Floats, ...]  # of each policy, valid where its bit of policy_stepped is set
+    observations: tuple[Floats, ...]  # by policy; valid where its bit of policy_stepped is set
     actions: tuple[Floats, ...]
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
@@ -70,7 +70,7 @@ class Ticks:
 
 
 class TickRing:
-    """Bytes, written by plain copies: numpy's own assignments would cost several times as much."""
+    """Written by copying bytes, which is several times faster than assigning to numpy records."""
 
     def __init__(self, controller: Controller, capacity: int = CAPACITY) -> None:
         joints = controller.spec.joint_names
@@ -111,7 +111,7 @@ class TickRing:
         ]
 
     def _copied(self, field: str, source: npt.NDArray[np.generic]) -> tuple[int, int, memoryview]:
-        """From where to where in a row, and the memory that is copied there."""
+        """Start and end of a field in a row, and the memory that is copied there."""
         start = self._places[field]
         return start, start + source.nbytes, source.reshape(-1).view(np.uint8).data
 
@@ -124,9 +124,9 @@ class TickRing:
         write_ns: int,
         stood_still_ns: int = 0,
     ) -> None:
-        """Take this tick's row down. Called by the loop alone."""
+        """Write this tick's row. Called by the loop alone."""
         controller, state = self.controller, self.controller.state
-        if controller.policy_stepped:
+        if controller.walking.stepped:
             self.surprise = controller.surprise
         self.now_ns, self.age_ns, self.gap_ns = now_ns, age_ns, gap_ns
         self.work_ns, self.write_ns, self.stood_still_ns = work_ns, write_ns, stood_still_ns
@@ -137,9 +137,9 @@ class TickRing:
         _FIGURES.pack_into(into, at, *_values(self))
         for start, end, source in self._every_tick:
             into[at + start : at + end] = source
-        if controller.policy_stepped:
+        if controller.walking.stepped:
             for bit, *copies in self._policy_steps:
-                if controller.policy_stepped & bit:
+                if controller.walking.stepped & bit:
                     for start, end, source in copies:
                         into[at + start : at + end] = source
         self.written += 1
@@ -147,7 +147,7 @@ class TickRing:
     def drain(self) -> Ticks:
         """Copies of all rows since the last call."""
         written = self.written
-        oldest = max(self._read, written - self._capacity + 64)  # a margin to the writer
+        oldest = max(self._read, written - self._capacity + 64)  # keep clear of the writer
         self.dropped += oldest - self._read
         rows = self._rows[np.arange(oldest, written) % self._capacity]
         self._read = written

@@ -1,4 +1,4 @@
-"""Standing up and being put down: smooth joint paths from wherever the joints are."""
+"""Standing up and being put down: smooth joint paths from the current command."""
 
 from collections.abc import Sequence
 
@@ -7,20 +7,21 @@ import numpy as np
 from sim2real_deploy.robots import JointCommand, RobotSpec
 from sim2real_deploy.robots.state import Floats
 
-MEAN_SPEED = 1.0  # rad/s, of the joint with the longest way; the peak is 15/8 of it
+MEAN_SPEED = 1.0  # rad/s, of the joint that moves furthest; the peak is 15/8 of it
 SHORTEST_S = 0.4
-LET_DOWN_S = 3.0  # from holding itself to hanging on its gantry
-NEAR_STAND = 0.7  # rad; from further away the legs are folded first, else they push outwards
+LET_DOWN_S = 3.0  # from standing by itself to hanging in its gantry
+NEAR_STAND = 0.7  # rad; from further away the legs fold first, or they would push outwards
 
 
 def smooth(x: float) -> float:
-    """From 0 to 1 without a jump in velocity or acceleration."""
+    """Minimum-jerk blend from 0 to 1: no jump in velocity or acceleration."""
     x = min(max(x, 0.0), 1.0)
     return x * x * x * (x * (6.0 * x - 15.0) + 10.0)
 
 
 class Trajectory:
-    """Through poses, one after the other, each reached at rest; gains settle in the first leg."""
+    """Through a list of poses, at rest at each; gains reach the robot's own on the way to the
+    first."""
 
     def __init__(
         self,
@@ -30,7 +31,7 @@ class Trajectory:
         now_ns: int,
         seconds: Sequence[float] = (),
     ) -> None:
-        """Each pose in its own time, or by default in one that the longest way needs."""
+        """`seconds` for each pose; by default as long as the joint that moves furthest needs."""
         self._start = start.copy()
         self._poses = [self._start.q, *poses]
         self._kp, self._kd = spec.kp, spec.kd
@@ -44,7 +45,7 @@ class Trajectory:
         return self._times_s[-1]
 
     def fill(self, now_ns: int, out: JointCommand) -> bool:
-        """Write the command of this moment; True when the last pose is reached."""
+        """Write the command for `now_ns`; True when the last pose is reached."""
         elapsed = (now_ns - self._start_ns) / 1e9
         times = self._times_s
         leg = 1
@@ -71,8 +72,8 @@ def stand_up(start: JointCommand, spec: RobotSpec, now_ns: int) -> Trajectory:
 
 
 class LetDown:
-    """For a robot that cannot lie down: the joints stay where they are and go soft, slowly, so that
-    the rope of its gantry takes the load."""
+    """For a robot that cannot lie down: the joints hold their pose and slowly go soft, so that the
+    gantry takes the load."""
 
     def __init__(self, start: JointCommand, spec: RobotSpec, now_ns: int) -> None:
         self._start, self._damping, self._start_ns = start.copy(), spec.damping, now_ns
@@ -90,10 +91,10 @@ class LetDown:
 
 
 def put_down(start: JointCommand, spec: RobotSpec, now_ns: int) -> "Trajectory | LetDown":
-    """The last movement before damping, as the robot's file says.
+    """The last movement before damping, as `put_down` in the robot's config.
 
-    A robot on its feet may be in the middle of a step: all feet come to the ground before the legs
-    fold, or it tips over the one that hangs.
+    A standing robot may be in the middle of a step: all feet go to the ground before the legs fold,
+    or it would tip over towards the raised foot.
     """
     if spec.put_down == "gantry":
         return LetDown(start, spec, now_ns)
@@ -107,7 +108,7 @@ def _is_far_from_standing(start: JointCommand, spec: RobotSpec) -> bool:
 
 
 def mix(before: Floats, after: Floats, x: float, out: Floats) -> None:
-    """From `before` at 0 to `after` at 1, exactly so at both ends."""
+    """Interpolate from `before` at 0 to `after` at 1, exact at both ends."""
     if x >= 1.0 or x <= 0.0:
         np.copyto(out, after if x >= 1.0 else before)
         return

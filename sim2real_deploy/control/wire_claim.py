@@ -1,6 +1,6 @@
-"""Before the first command: the vendor's own motion service lets go, and nobody else writes.
+"""Before the first command: release the vendor's motion service and make sure nobody else writes.
 
-Every call may take seconds, so it is made while nothing is driven, and never by the loop's thread.
+Each call may take seconds, so it is made while the robot is idle and never in the loop's thread.
 """
 
 import time
@@ -17,26 +17,28 @@ from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD
 from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 from sim2real_deploy.wire.rpc import RpcClient, RpcTimeout
 
-SPORT_STAND_DOWN = 1005  # api of the vendor's sport service
-LYING_RAD = 0.4  # from the sit pose; a real one folds 0.15 further than ours
+SPORT_STAND_DOWN = 1005  # API id of the vendor's sport service
+LYING_RAD = 0.4  # from the sit pose; a real robot folds 0.15 further than our pose
 FRESH_NS = 100_000_000
 LIE_DOWN_S = 5.0
 RPC_TIMEOUT_S = 2.0
-QUIET_S = 0.25  # without a foreign command: sport mode writes every 2 ms while it is on
-QUIET_WITHIN_S = 2.0  # of its release
+QUIET_S = 0.25  # without a foreign command; sport mode, while on, writes every 2 ms
+QUIET_WITHIN_S = 2.0  # of releasing it
 
 
 class WireClaim:
-    """Keeps what the guards know about rt/lowcmd; used by slow threads, never by the loop."""
+    """Tells the guards who writes rt/lowcmd; used by slow threads, never by the loop."""
 
     def __init__(
         self,
         link: DdsLink,
         spec: RobotSpec,
         situation: Situation,
-        supervisor: Callable[[], str],  # its participant: the one other writer that belongs here
-        listener: Callable[[], Participant],  # a presence on the same bus, closed after its use
-        has_sport_mode: bool = True,  # False for a foreign simulator: nothing is to be released
+        supervisor: Callable[[], str],  # its participant, the one other writer that is expected
+        listener: Callable[
+            [], Participant
+        ],  # opens a participant on the same bus; closed after use
+        has_sport_mode: bool = True,  # False for a foreign simulator: there is nothing to release
     ) -> None:
         self._link = link
         self._spec = spec
@@ -48,8 +50,8 @@ class WireClaim:
         self._sport = RpcClient(link.participant, "sport")
 
     def take(self) -> None:
-        """Have sport mode released under a robot that lies, and hear that the wire is quiet; or
-        refuse, with nothing released that was not safe to release."""
+        """Release sport mode while the robot lies down, then check that the wire is quiet. Refuses,
+        with sport mode still on, if the robot does not lie down."""
         self._situation.sport_released = False
         if self._has_sport_mode and not self._switcher.check().released:
             if not self._lies():
@@ -61,15 +63,15 @@ class WireClaim:
     def _lies(self) -> bool:
         state = self._link.latest
         if state is None or self._link.now_ns() - state.received_ns > FRESH_NS:
-            raise Refusal("no fresh state from the robot: whether it lies down is not known")
+            raise Refusal("no fresh state from the robot: cannot tell whether it lies down")
         return bool(np.max(np.abs(state.q - self._spec.sit_pose)) < LYING_RAD)
 
     def _lie_down(self) -> None:
-        """Released while it stands, the robot would drop."""
+        """Released while it stands, the robot would collapse."""
         try:
             code, _ = self._sport.call(SPORT_STAND_DOWN, "", RPC_TIMEOUT_S)
         except RpcTimeout as late:
-            raise Refusal(f"the robot stands and was not asked to lie down: {late}") from None
+            raise Refusal(f"the robot stands and could not be told to lie down: {late}") from None
         if code:
             raise Refusal(f"the robot stands and refuses to lie down: code {code}")
         patience = time.monotonic() + LIE_DOWN_S
@@ -82,8 +84,8 @@ class WireClaim:
             time.sleep(0.05)
 
     def _who_writes(self) -> str:
-        """Who sends commands still; "" once nobody has for a while. Judged by samples: the vendor
-        may keep its writer open, and one that is open and silent moves nothing."""
+        """Who still sends commands; "" once nobody has for a while. Judged by samples and not by
+        open writers: the vendor may keep a silent writer open."""
         command = FAMILIES[self._spec.wire.family].command
         ours = self._link.participant.key
         listener = self._listener()

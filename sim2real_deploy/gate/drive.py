@@ -7,7 +7,7 @@ import numpy as np
 
 from sim2real_deploy.control.adaptation import open_adaptation
 from sim2real_deploy.control.controller import Controller
-from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.repertoire import Repertoire
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
@@ -87,17 +87,17 @@ class Drive:
     def stand(self) -> None:
         for _ in range(FIRST_LOOK):
             self.tick()
-        self._reach(Event.STAND, Mode.STANDING)
+        self._reach(ModeEvent.STAND, Mode.STANDING)
 
     def walk(self) -> None:
-        self._reach(Event.WALK, Mode.WALKING)
+        self._reach(ModeEvent.WALK, Mode.WALKING)
         for _ in range(round(STAND_UP_S / self._period)):
             if not self.robot.hangs:
                 return
             self.tick()
         raise Refusal("the twin does not stand by itself: it leans into its hoist")
 
-    def _reach(self, event: Event, mode: Mode) -> None:
+    def _reach(self, event: ModeEvent, mode: Mode) -> None:
         decision = self.controller.request(event, self.link.now_ns())
         if not decision.accepted:
             raise Refusal(f"the twin would not {event.value}: {decision.words}")

@@ -137,7 +137,7 @@ class _Walk:
         controller = drive.controller
         record.ticks += 1
         record.limited[reduce(or_, controller.limiter.acted)] += 1
-        if controller.policy_stepped and controller.policy is not None:
+        if controller.walking.stepped and controller.policy is not None:
             record.targets.append(controller.policy.target.copy())
             record.surprise.append(controller.surprise)
         if state is not None:

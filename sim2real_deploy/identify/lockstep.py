@@ -7,7 +7,7 @@ from pathlib import Path
 from sim2real_deploy.bags.wire_bag import WireBag
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.excitation import protocol
-from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.lockstep_supervisor import LockstepSupervisor
@@ -69,7 +69,7 @@ class LockstepRun:
         if self._sent is not None:
             self.link.send(self._sent)
 
-    def ask(self, event: Event) -> None:
+    def ask(self, event: ModeEvent) -> None:
         decision = self.controller.request(event, self.link.now_ns())
         if not decision.accepted:
             raise Refusal(f"the twin would not {event.value}: {decision.words}")
@@ -91,11 +91,11 @@ def excite(
     """The protocol of the hoist, from lying to damping; a Refusal says what cut it short."""
     run = LockstepRun(twin, output, None)
     try:
-        run.ask(Event.STAND)
+        run.ask(ModeEvent.STAND)
         run.until(Mode.STANDING, STAND_UP_S)
         controller = run.controller
         controller.excitation = protocol(*gains, minutes=minutes)
-        run.ask(Event.EXCITE)
+        run.ask(ModeEvent.EXCITE)
         total = sum(part.seconds + 1 for part in controller.excitation) * twin.robot.wire.rate_hz
         ticks = 0
         while controller.mode is Mode.EXCITING:
@@ -103,7 +103,7 @@ def excite(
             ticks += 1
             if ticks % TOLD_EVERY == 0:
                 progress(controller.excited_part, min(ticks / total, 1.0))
-        if controller.reason != f"asked to {Event.EXCITE.value}":
+        if controller.reason != f"asked to {ModeEvent.EXCITE.value}":
             raise Refusal(f"excitation stopped: {controller.reason}")
         run.until(Mode.DAMPING, STAND_UP_S)
     finally:
@@ -114,9 +114,9 @@ def walk(twin: TwinRobot, output: Path, bundle: Bundle, seconds: float) -> None:
     """Stand, walk about at changing speeds, sit."""
     run = LockstepRun(twin, output, bundle.open(), "indoor")
     try:
-        run.ask(Event.STAND)
+        run.ask(ModeEvent.STAND)
         run.until(Mode.STANDING, STAND_UP_S)
-        run.ask(Event.WALK)
+        run.ask(ModeEvent.WALK)
         speeds = ((0.4, 0.0, 0.0), (0.2, 0.2, 0.4), (-0.3, 0.0, 0.0), (0.0, -0.2, -0.5))
         for tick in range(round(seconds * twin.robot.wire.rate_hz)):
             if tick % 10 == 0:

@@ -22,7 +22,7 @@ from sim2real_deploy.control.adaptation import open_adaptation
 from sim2real_deploy.control.between_steps import between_steps
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
-from sim2real_deploy.control.modes import IDLE_MODES, Decision, Event, Wish
+from sim2real_deploy.control.modes import IDLE_MODES, Decision, ModeEvent, ModeRequest
 from sim2real_deploy.control.pad_map import load_pad
 from sim2real_deploy.control.repertoire import Fallback, Repertoire
 from sim2real_deploy.control.stages import default_stage, load_stage
@@ -146,7 +146,7 @@ class ControlNode(Driver):
             lambda: Participant(values["domain"], values["interface"], "control listens"),
             has_sport_mode=not values["foreign_simulator"],
         )
-        self._chords: queue.SimpleQueue[Wish | None] = queue.SimpleQueue()
+        self._chords: queue.SimpleQueue[ModeRequest | None] = queue.SimpleQueue()
         self.connect(controller, self.ask, self._link.now_ns, *pads, values["odom_source"])
         self._statistics = LoopStatistics(self.loop)
         self._stats = self.create_publisher(DiagnosticArray, topics.STATISTICS, 10)
@@ -196,13 +196,13 @@ class ControlNode(Driver):
         for close in reversed(self._closers):
             close()
 
-    def ask(self, wish: Wish) -> Decision:
+    def ask(self, request: ModeRequest) -> Decision:
         """What a person asked for. Before the first movement, and once every other guard agrees,
         the wire is claimed; a robot that is driven is never kept waiting for that."""
-        event = wish.event
-        if event is Event.SWITCH:
-            return self.loop.switch(wish.policy)
-        if event is Event.STAND and self.loop.controller.mode in IDLE_MODES:
+        event = request.event
+        if event is ModeEvent.SWITCH:
+            return self.loop.switch(request.policy)
+        if event is ModeEvent.STAND and self.loop.controller.mode in IDLE_MODES:
             foreseen = self.loop.foresee(event)
             if not foreseen.accepted:
                 return foreseen
@@ -215,8 +215,8 @@ class ControlNode(Driver):
         return self.loop.request(event)
 
     def _serve_chords(self) -> None:
-        while (wish := self._chords.get()) is not None:
-            self.serve_remote(wish)
+        while (request := self._chords.get()) is not None:
+            self.serve_remote(request)
 
     def _control(self) -> None:
         self._statistics.note(realtime.prefer_this_thread())
@@ -238,7 +238,7 @@ class ControlNode(Driver):
         while self._loop_thread.is_alive():
             time.sleep(max(0.0, due - time.monotonic()))
             due = max(due + self._period_s, time.monotonic())
-            due = between_steps(due, self.loop.controller.stepped_ns / 1e9, self._period_s)
+            due = between_steps(due, self.loop.controller.walking.stepped_ns / 1e9, self._period_s)
             try:
                 self._mirror_state()
                 for action, clock in every.items():

@@ -19,7 +19,7 @@ from sim2real_deploy.control.adaptation import beliefs
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.lease import PAD, PAGE, PLANNER, TELEOP, Source
 from sim2real_deploy.control.limits import Limit
-from sim2real_deploy.control.modes import REQUESTS, Decision, Event, Mode, Wish
+from sim2real_deploy.control.modes import REQUESTS, Decision, Mode, ModeEvent, ModeRequest
 from sim2real_deploy.control.pad import Pad
 from sim2real_deploy.control.pad_map import PadMap
 from sim2real_deploy.control.ticks import Ticks
@@ -50,7 +50,7 @@ TWIST_DEVIATIONS = (0.1, 0.1, 0.1, 0.02, 0.02, 0.02)  # of leg odometry: m/s, ra
 DRIFT = 0.05  # of the way walked
 TURN_DRIFT = 0.01  # rad a metre
 
-Ask = Callable[[Wish], Decision]
+Ask = Callable[[ModeRequest], Decision]
 
 
 class Driver(Node):
@@ -108,10 +108,10 @@ class Driver(Node):
         self._planner = VelocityTopic(self, topics.VELOCITY, planner, self._on_stamped)
         self.create_subscription(Joy, topics.JOY, self._on_joy, 10)
         for event in REQUESTS:
-            self.create_service(Trigger, f"~/{event.value}", self._service(Wish(event)))
+            self.create_service(Trigger, f"~/{event.value}", self._service(ModeRequest(event)))
         for name in controller.repertoire.names:
-            wish = Wish(Event.SWITCH, name)
-            self.create_service(Trigger, f"~/{topics.switch_to(name)}", self._service(wish))
+            request = ModeRequest(ModeEvent.SWITCH, name)
+            self.create_service(Trigger, f"~/{topics.switch_to(name)}", self._service(request))
         limit_bits = ",".join(f"{limit.value}={limit.name.lower()}" for limit in Limit)
         self._limit_message = UInt8MultiArray(layout=labelled(spec.joint_names))
         self._limit_message.layout.dim[0].label += f";{limit_bits}"
@@ -133,9 +133,9 @@ class Driver(Node):
 
     # What comes in
 
-    def _service(self, wish: Wish) -> Callable[[Any, Any], Any]:
+    def _service(self, request: ModeRequest) -> Callable[[Any, Any], Any]:
         def serve(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-            decision = self._ask(wish)
+            decision = self._ask(request)
             response.success, response.message = decision.accepted, decision.words
             return response
 
@@ -157,21 +157,21 @@ class Driver(Node):
 
     def _on_joy(self, joy: Joy) -> None:
         held = self._joy_layout.read(joy.axes, joy.buttons)
-        wish = self._gamepad.update(held, self._now_ns())
-        if wish is not None:
-            self._log(wish, self._ask(wish))
+        request = self._gamepad.update(held, self._now_ns())
+        if request is not None:
+            self._log(request, self._ask(request))
 
-    def watch_remote(self, state: RobotState) -> Wish | None:
-        """Take the sticks in; the wish of a chord. While control is passive the remote speaks to
+    def watch_remote(self, state: RobotState) -> ModeRequest | None:
+        """Take the sticks in; the request of a chord. While control is passive the remote speaks to
         the vendor's own mode, where the same buttons mean something else."""
-        wish = self._remote.update(decode(state.whole().remote), self._now_ns())
-        return None if self._controller.mode is Mode.PASSIVE else wish
+        request = self._remote.update(decode(state.whole().remote), self._now_ns())
+        return None if self._controller.mode is Mode.PASSIVE else request
 
-    def serve_remote(self, wish: Wish) -> None:
-        self._log(wish, self._ask(wish))
+    def serve_remote(self, request: ModeRequest) -> None:
+        self._log(request, self._ask(request))
 
-    def _log(self, wish: Wish, decision: Decision) -> None:
-        self.get_logger().info(f"remote: {wish.words}: {decision.words}")
+    def _log(self, request: ModeRequest, decision: Decision) -> None:
+        self.get_logger().info(f"remote: {request.words}: {decision.words}")
 
     # What goes out
 
@@ -187,7 +187,7 @@ class Driver(Node):
         if policy != self._policy:
             self._policy = policy
             self._policies.publish(String(data=policy))
-            why = self._controller.switched or "at the start"
+            why = self._controller.walking.switched or "at the start"
             self.get_logger().info(f"policy: {policy or 'none'} ({why})")
         holder = self._controller.velocity.holder(self._now_ns())
         if holder != self._holder:

@@ -1,4 +1,4 @@
-"""What the keys of `sim2real teleop` mean. Pure: keys and the time in, a velocity and wishes out.
+"""What the keys of `sim2real teleop` mean. Pure: keys and the time in, a velocity and requests out.
 
 Hold to run: a terminal tells no release of a key, but repeats one that is held. A key counts until
 the terminal would have repeated it; then the robot stands. So does a connection that hangs.
@@ -14,7 +14,7 @@ MOVES: dict[str, tuple[int, int]] = {  # key: axis, direction
     "a": (2, 1),
     "d": (2, -1),
 }
-WISHES = {"1": "stand", "2": "walk", "3": "sit", "0": "damp", "x": "estop"}
+REQUESTS = {"1": "stand", "2": "walk", "3": "sit", "0": "damp", "x": "estop"}
 FASTER, SLOWER, REST = "+", "-", " "
 FIRST_HOLD_S = 0.45  # most terminals begin to repeat a key within it
 HOLD_S = 0.2  # and then repeat it at least ten times a second
@@ -33,7 +33,7 @@ class Keyboard:
     _held: dict[int, tuple[int, float]] = field(default_factory=dict)  # axis: direction, until
 
     def press(self, key: str, now_s: float) -> str | None:
-        """Take a key, or give the wish it stands for; other keys do nothing."""
+        """Take a key, or give the request it stands for; other keys do nothing."""
         key = key.lower()
         if key in MOVES:
             axis, way = MOVES[key]
@@ -43,10 +43,10 @@ class Keyboard:
         if key in (FASTER, SLOWER):
             step = SHARE_STEP if key == FASTER else -SHARE_STEP
             self.share = round(min(max(self.share + step, SHARE_STEP), 1.0), 2)
-        wish = WISHES.get(key)
-        if key == REST or wish is not None:
+        request = REQUESTS.get(key)
+        if key == REST or request is not None:
             self._held.clear()
-        return wish
+        return request
 
     def velocity(self, now_s: float) -> tuple[float, float, float]:
         vx, vy, wz = (

@@ -57,7 +57,7 @@ class LoopStatistics:
             facts.update(beliefs.words(controller.adaptation))
         facts |= {
             "deadlines missed": str(loop.misses),
-            "policy steps over a period late": str(controller.policy_late),
+            "policy steps over a period late": str(controller.walking.late),
             "states received": str(counters.received),
             "states lost": str(counters.lost),
             "states rejected": str(counters.bad_crc + counters.bad_length + counters.not_finite),

@@ -25,7 +25,7 @@ from sim2real_deploy.nodes.common import (
     declare,
     talk_by_sockets,
 )
-from sim2real_deploy.nodes.keyboard import HELP, WISHES, Keyboard
+from sim2real_deploy.nodes.keyboard import HELP, REQUESTS, Keyboard
 from sim2real_deploy.nodes.stack_client import StackClient
 
 PARAMETERS = (
@@ -43,15 +43,15 @@ class Teleop(Node):
         self.keyboard = Keyboard((most.vx, most.vy, most.wz))
         self._said, self._moving = "", False
         self._stack = StackClient(
-            self, values["robot"], WISHES.values(), velocity=topics.VELOCITY_TELEOP
+            self, values["robot"], REQUESTS.values(), velocity=topics.VELOCITY_TELEOP
         )
 
     def press(self, key: str) -> None:
-        wish = self.keyboard.press(key, time.monotonic())
-        if wish is None:
+        request = self.keyboard.press(key, time.monotonic())
+        if request is None:
             return
-        self._said = f"{wish}: asked"
-        self._stack.ask(wish, lambda _, words: self._say(f"{wish}: {words}"))
+        self._said = f"{request}: asked"
+        self._stack.ask(request, lambda _, words: self._say(f"{request}: {words}"))
 
     def _say(self, words: str) -> None:
         self._said = words

@@ -10,7 +10,7 @@ import pytest
 from sim2real_deploy.control import loop as loop_module
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
-from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Supervised, Unsupervised
 from sim2real_deploy.policy.bundle import load_bundle
@@ -68,10 +68,10 @@ def sample(tmp_path):
 def test_stand_walk_and_sit_down_with_odometry_near_the_truth():
     stack = Stack(load_bundle("go2_walk", SPEC).open())
     lying = stack.height()
-    assert stack.ask(Event.STAND).accepted
+    assert stack.ask(ModeEvent.STAND).accepted
     stack.until(Mode.STANDING)
     assert stack.height() > SPEC.base_height - 0.05
-    assert stack.ask(Event.WALK).accepted
+    assert stack.ask(ModeEvent.WALK).accepted
     odometry, errors, speeds = LegOdometry(SPEC), [], []
     for tick in range(3000):
         stack.controller.velocity.offer(0.5, 0.0, 0.0, stack.link.now_ns())
@@ -84,7 +84,7 @@ def test_stand_walk_and_sit_down_with_odometry_near_the_truth():
     assert stack.controller.mode is Mode.WALKING
     assert np.mean(speeds) > 0.3
     assert np.sqrt(np.mean(np.square(errors))) < 0.1
-    assert stack.ask(Event.SIT).accepted
+    assert stack.ask(ModeEvent.SIT).accepted
     stack.until(Mode.DAMPING)
     stack.cycle(0.5)
     assert stack.height() < lying + 0.05
@@ -96,11 +96,11 @@ def test_stand_walk_and_sit_down_with_odometry_near_the_truth():
 def test_it_sits_down_level_wherever_in_its_step_it_is_asked(phase_s):
     """Folding the legs with one foot in the air tips the robot over."""
     stack = Stack(load_bundle("go2_walk", SPEC).open())
-    stack.ask(Event.STAND)
+    stack.ask(ModeEvent.STAND)
     stack.until(Mode.STANDING)
-    stack.ask(Event.WALK)
+    stack.ask(ModeEvent.WALK)
     stack.cycle(1.5 + phase_s)
-    assert stack.ask(Event.SIT).accepted
+    assert stack.ask(ModeEvent.SIT).accepted
     tilts = []
     for _ in range(3000):
         stack.loop.cycle()
@@ -113,9 +113,9 @@ def test_it_sits_down_level_wherever_in_its_step_it_is_asked(phase_s):
 
 def test_each_tick_leaves_a_row(sample):
     stack = Stack(sample)
-    stack.ask(Event.STAND)
+    stack.ask(ModeEvent.STAND)
     stack.until(Mode.STANDING)
-    stack.ask(Event.WALK)
+    stack.ask(ModeEvent.WALK)
     stack.loop.ticks.drain()
     stack.controller.velocity.offer(0.4, 0.0, 0.1, stack.link.now_ns())
     stack.cycle(0.2)
@@ -148,8 +148,8 @@ def test_a_request_of_another_thread_is_decided_by_the_loop(sample):
     stopped, decisions = threading.Event(), []
 
     def ask():
-        decisions.append(stack.loop.request(Event.WALK))
-        decisions.append(stack.loop.request(Event.STAND))
+        decisions.append(stack.loop.request(ModeEvent.WALK))
+        decisions.append(stack.loop.request(ModeEvent.STAND))
         stopped.set()
 
     asker = threading.Thread(target=ask)
@@ -187,7 +187,7 @@ def test_whatever_ends_the_loop_damping_is_the_last_thing_sent(sample):
     controller.situation.sport_released = True
     loop = ControlLoop(link, controller, Failing())
     loop.cycle()
-    controller.request(Event.STAND, link.now_ns())
+    controller.request(ModeEvent.STAND, link.now_ns())
     with pytest.raises(OSError, match="the socket is gone"):
         loop.run(threading.Event())
     assert any(command.kp.any() for command in link.sent)
@@ -222,11 +222,11 @@ def test_the_chain_carries_heartbeats_answers_and_their_absence(sample, tmp_path
                     side.hear(datagram)
                 assert side.silence_s(stack.link.now_ns()) < 0.03
 
-        assert "no heartbeat" in stack.ask(Event.STAND).words
+        assert "no heartbeat" in stack.ask(ModeEvent.STAND).words
         live(0.05)
         assert stack.loop.supervision.supervisor == "supervisor"
         assert side.report.damping
-        assert stack.ask(Event.STAND).accepted
+        assert stack.ask(ModeEvent.STAND).accepted
         live(1.0)
         assert side.report.mode == "standing_up"
         assert not side.report.damping
@@ -239,7 +239,7 @@ def test_a_request_that_was_given_up_does_not_happen_later(sample, monkeypatch):
     """Who was told that control does not answer must not see the robot stand up a minute later."""
     monkeypatch.setattr(loop_module, "REQUEST_TIMEOUT_S", 0.05)
     stack = Stack(sample)
-    answer = stack.loop.request(Event.STAND)
+    answer = stack.loop.request(ModeEvent.STAND)
     assert not answer.accepted
     assert "does not answer" in answer.words
     stack.cycle(0.1)
@@ -257,9 +257,9 @@ class Healthy(Unsupervised):
 
 def end_while_walking(stack, urgent=None):
     """Ask the loop to end, and note each mode it goes through."""
-    assert stack.ask(Event.STAND).accepted
+    assert stack.ask(ModeEvent.STAND).accepted
     stack.until(Mode.STANDING)
-    assert stack.ask(Event.WALK).accepted
+    assert stack.ask(ModeEvent.WALK).accepted
     stack.cycle(0.5)
     modes, cycle = [], stack.loop.cycle
 

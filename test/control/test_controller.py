@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sim2real_deploy.control.controller import STATE_TIMEOUT_NS, Controller
 from sim2real_deploy.control.limits import Limit, pd_torque
-from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
@@ -54,9 +54,9 @@ class Bench:
         return self.controller.request(event, self.now)
 
     def walk(self):
-        assert self.ask(Event.STAND).accepted
+        assert self.ask(ModeEvent.STAND).accepted
         self.until(Mode.STANDING)
-        assert self.ask(Event.WALK).accepted
+        assert self.ask(ModeEvent.WALK).accepted
         self.tick()
         return self
 
@@ -89,7 +89,7 @@ def test_stand_walk_sit_and_back_to_damping(bench):
     bench.walk()
     bench.tick(500)
     assert bench.controller.mode is Mode.WALKING
-    assert bench.ask(Event.SIT).accepted
+    assert bench.ask(ModeEvent.SIT).accepted
     bench.until(Mode.DAMPING)
     np.testing.assert_allclose(bench.q, SPEC.sit_pose, atol=0.05)
     assert is_damping(bench.tick())
@@ -107,14 +107,14 @@ def test_no_step_in_any_command_from_lying_to_walking_to_lying(bench):
                 jumps.append(float(np.max(np.abs(sent.q - last))))
                 last = sent.q.copy()
 
-    bench.ask(Event.STAND)
+    bench.ask(ModeEvent.STAND)
     watch(1500)
-    bench.ask(Event.WALK)
+    bench.ask(ModeEvent.WALK)
     watch(150)
     assert bench.controller.mode is Mode.WALKING
-    bench.ask(Event.STAND)
+    bench.ask(ModeEvent.STAND)
     watch(600)
-    bench.ask(Event.SIT)
+    bench.ask(ModeEvent.SIT)
     watch(1000)
     assert bench.controller.mode is Mode.DAMPING
     assert max(jumps) < 0.02
@@ -122,10 +122,10 @@ def test_no_step_in_any_command_from_lying_to_walking_to_lying(bench):
 
 def test_the_policy_runs_at_its_own_rate_from_the_first_tick(bench):
     bench.walk()
-    steps = [bench.controller.policy_stepped]
+    steps = [bench.controller.walking.stepped]
     for _ in range(99):
         bench.tick()
-        steps.append(bench.controller.policy_stepped)
+        steps.append(bench.controller.walking.stepped)
     assert [i for i, stepped in enumerate(steps) if stepped] == list(range(0, 100, 10))
 
 
@@ -144,7 +144,7 @@ def test_steps_that_come_more_than_a_period_late_are_counted(bench):
     for late, counted in ((10, 0), (22, 1), (10, 1)):
         bench.now += late * TICK
         bench.tick(20)
-        assert bench.controller.policy_late == counted
+        assert bench.controller.walking.late == counted
 
 
 def test_lost_ticks_do_not_slow_the_policy(bench):
@@ -155,11 +155,11 @@ def test_lost_ticks_do_not_slow_the_policy(bench):
             bench.now += TICK
             continue
         bench.tick()
-        steps += bench.controller.policy_stepped
+        steps += bench.controller.walking.stepped
     assert steps == pytest.approx(100, abs=1)
 
 
-@pytest.mark.parametrize("event", [Event.STAND, Event.WALK, Event.SIT, Event.DAMP])
+@pytest.mark.parametrize("event", [ModeEvent.STAND, ModeEvent.WALK, ModeEvent.SIT, ModeEvent.DAMP])
 def test_estop_damps_in_the_same_tick_and_holds(bench, event):
     bench.walk()
     assert is_damping(bench.tick(verdict=ESTOP))
@@ -172,7 +172,7 @@ def test_after_a_reset_nothing_moves_by_itself_and_standing_is_possible(bench):
     bench.walk()
     bench.tick(verdict=ESTOP)
     assert is_damping(bench.tick(500))
-    assert bench.ask(Event.STAND).accepted
+    assert bench.ask(ModeEvent.STAND).accepted
 
 
 def test_estop_damps_even_when_nothing_was_ever_sent(bench):
@@ -187,9 +187,9 @@ def test_stop_sits_down_and_then_damps(bench):
     assert bench.controller.mode is Mode.SITTING_DOWN
     assert bench.tick(2000, STOP).kd.any()
     assert bench.controller.mode is Mode.DAMPING
-    assert not bench.ask(Event.STAND).accepted
+    assert not bench.ask(ModeEvent.STAND).accepted
     bench.tick()
-    assert bench.ask(Event.STAND).accepted
+    assert bench.ask(ModeEvent.STAND).accepted
 
 
 def test_stop_at_speed_slows_down_before_it_sits(bench):
@@ -223,18 +223,18 @@ def test_a_policy_that_fails_while_slowing_down_is_damped(bench, monkeypatch):
 
 def test_joints_that_do_not_follow_are_not_standing(bench):
     """By the clock it would stand now, and a policy would make its first step 1.2 rad off."""
-    assert bench.ask(Event.STAND).accepted
+    assert bench.ask(ModeEvent.STAND).accepted
     frozen = bench.q.copy()
     for _ in range(2500):
         bench.tick()
         bench.q = frozen.copy()
     assert bench.controller.mode is Mode.DAMPING
     assert "does not stand: " in bench.controller.reason
-    assert not bench.ask(Event.WALK).accepted
+    assert not bench.ask(ModeEvent.WALK).accepted
 
 
 def test_joints_that_are_late_may_still_reach_their_pose(bench):
-    assert bench.ask(Event.STAND).accepted
+    assert bench.ask(ModeEvent.STAND).accepted
     frozen = bench.q.copy()
     while bench.controller._reach_until_ns is None:
         bench.tick()
@@ -245,14 +245,14 @@ def test_joints_that_are_late_may_still_reach_their_pose(bench):
 
 
 def test_walking_begins_with_sticks_at_rest(bench):
-    assert bench.ask(Event.STAND).accepted
+    assert bench.ask(ModeEvent.STAND).accepted
     bench.until(Mode.STANDING)
     bench.controller.velocity.offer(0.3, 0.0, 0.0, bench.now)
-    refused = bench.ask(Event.WALK)
+    refused = bench.ask(ModeEvent.WALK)
     assert not refused.accepted
     assert "planner commands (0.3, 0, 0)" in refused.words
     bench.controller.velocity.offer(0.0, 0.0, 0.0, bench.now)
-    assert bench.ask(Event.WALK).accepted
+    assert bench.ask(ModeEvent.WALK).accepted
 
 
 def test_a_silent_supervisor_does_not_clear_a_fault_it_never_heard_of(bench):
@@ -262,18 +262,18 @@ def test_a_silent_supervisor_does_not_clear_a_fault_it_never_heard_of(bench):
     silent = dataclasses.replace(ESTOP, healthy=False, reason="supervisor silent")
     bench.tick(50, silent)
     bench.tick(50)
-    assert not bench.ask(Event.STAND).accepted
+    assert not bench.ask(ModeEvent.STAND).accepted
     bench.tick(1, ESTOP)  # the new one has heard of it and holds the latch
     bench.tick(1)  # and somebody has called reset
-    assert bench.ask(Event.STAND).accepted
+    assert bench.ask(ModeEvent.STAND).accepted
 
 
 def test_what_would_be_decided_is_known_before_the_wire_is_claimed(bench):
     bench.controller.situation.sport_released = False
-    assert bench.controller.foresee(Event.STAND, bench.now).accepted
-    assert not bench.ask(Event.STAND).accepted, "foreseeing changes nothing"
+    assert bench.controller.foresee(ModeEvent.STAND, bench.now).accepted
+    assert not bench.ask(ModeEvent.STAND).accepted, "foreseeing changes nothing"
     bench.controller.fail("broken", bench.now)
-    assert "broken" in bench.controller.foresee(Event.STAND, bench.now).words
+    assert "broken" in bench.controller.foresee(ModeEvent.STAND, bench.now).words
 
 
 def test_estop_wins_over_sitting_down(bench):
@@ -332,18 +332,18 @@ def test_a_broken_policy_is_damping_in_the_same_tick_and_latched(bundle, spoil):
     assert bench.controller.policy_failed
     broken.clear()
     assert is_damping(bench.tick(500))
-    assert "latched" in bench.ask(Event.STAND).words
+    assert "latched" in bench.ask(ModeEvent.STAND).words
 
 
 def test_a_fault_of_our_own_is_lifted_by_the_supervisors_reset_only(bundle):
     bench = Bench(Broken(bundle.open(), put_nan)).walk()
     assert bench.controller.mode is Mode.DAMPING
     bench.tick(1000)
-    assert not bench.ask(Event.STAND).accepted
+    assert not bench.ask(ModeEvent.STAND).accepted
     bench.tick(5, ESTOP)
-    assert not bench.ask(Event.STAND).accepted
+    assert not bench.ask(ModeEvent.STAND).accepted
     bench.tick()
-    assert bench.ask(Event.STAND).accepted
+    assert bench.ask(ModeEvent.STAND).accepted
     assert not bench.controller.policy_failed
 
 
@@ -359,21 +359,21 @@ def test_a_silent_robot_is_damped(bench):
 def test_lost_supervisor_forbids_starting(bundle):
     bench = Bench(bundle.open())
     bench.tick(verdict=dataclasses.replace(CLEAR, healthy=False, reason="no heartbeat yet"))
-    assert "no heartbeat yet" in bench.ask(Event.STAND).words
+    assert "no heartbeat yet" in bench.ask(ModeEvent.STAND).words
 
 
 def test_no_policy_no_walking():
     bench = Bench(None)
-    assert bench.ask(Event.STAND).accepted
+    assert bench.ask(ModeEvent.STAND).accepted
     bench.until(Mode.STANDING)
-    assert "no policy" in bench.ask(Event.WALK).words
+    assert "no policy" in bench.ask(ModeEvent.WALK).words
 
 
 def test_a_robot_on_its_side_does_not_stand_up(bench):
     side = np.array([0.707, 0.707, 0, 0], np.float32)
     state = make_state(SPEC, received_ns=bench.now, quaternion=side)
     bench.controller.step(state, bench.now, CLEAR)
-    assert "not upright" in bench.ask(Event.STAND).words
+    assert "not upright" in bench.ask(ModeEvent.STAND).words
 
 
 def test_the_command_reaches_the_policy_shaped(bench):

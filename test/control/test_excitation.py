@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sim2real_deploy.control.excitation import Excitation, protocol
-from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.robots import JointCommand, load_robot
 from support.twin_support import decode, twin
 
@@ -70,13 +70,13 @@ def test_it_objects_in_words(wrong: dict[str, Any], words: str) -> None:
 def test_only_a_robot_that_stands_may_be_excited_and_any_stop_ends_it() -> None:
     from sim2real_deploy.control.modes import TRANSITIONS
 
-    begins = {mode for mode, event in TRANSITIONS if event is Event.EXCITE}
+    begins = {mode for mode, event in TRANSITIONS if event is ModeEvent.EXCITE}
     assert begins == {Mode.STANDING}
     for event, after in (
-        (Event.STOP, Mode.SITTING_DOWN),
-        (Event.SIT, Mode.SITTING_DOWN),
-        (Event.DONE, Mode.SITTING_DOWN),
-        (Event.ESTOP, Mode.DAMPING),
-        (Event.DAMP, Mode.DAMPING),
+        (ModeEvent.STOP, Mode.SITTING_DOWN),
+        (ModeEvent.SIT, Mode.SITTING_DOWN),
+        (ModeEvent.DONE, Mode.SITTING_DOWN),
+        (ModeEvent.ESTOP, Mode.DAMPING),
+        (ModeEvent.DAMP, Mode.DAMPING),
     ):
         assert TRANSITIONS[Mode.EXCITING, event] == (after, ())

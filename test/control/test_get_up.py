@@ -8,7 +8,7 @@ import pytest
 from sim2real_deploy.bench.get_up import LONGEST_S, recover
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.get_up import ATTEMPTS, GaveUpError, GetUp
-from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.robots import JointCommand, RobotState, load_robot
 from sim2real_deploy.safety.chain import CLEAR
@@ -75,8 +75,8 @@ def test_giving_up_ends_in_damping_and_says_why() -> None:
     controller.situation.sport_released = True
     state, now = lying(ON_ITS_BACK), 1
     controller.step(state, now, CLEAR)
-    controller.request(Event.DAMP, now)
-    assert controller.request(Event.RECOVER, now).accepted
+    controller.request(ModeEvent.DAMP, now)
+    assert controller.request(ModeEvent.RECOVER, now).accepted
     for _ in range(3000):
         now += 10_000_000
         controller.step(replace(state, received_ns=now), now, CLEAR)
@@ -91,8 +91,8 @@ def test_it_stays_down_where_people_are_near(stage: str) -> None:
     controller = Controller(GO2, load_stage(stage), None)
     controller.situation.sport_released = True
     controller.step(lying(ON_ITS_BACK), 1, CLEAR)
-    controller.request(Event.DAMP, 1)
-    decision = controller.request(Event.RECOVER, 1)
+    controller.request(ModeEvent.DAMP, 1)
+    decision = controller.request(ModeEvent.RECOVER, 1)
     assert not decision.accepted
     assert "may not get up by itself at this stage" in decision.words
 

@@ -10,7 +10,7 @@ import pytest
 
 from sim2real_deploy.control import lease
 from sim2real_deploy.control.lease import HUMAN_HEARTBEAT_NS, PAD, PLANNER, SOURCES, Lease
-from sim2real_deploy.control.modes import Event, Wish
+from sim2real_deploy.control.modes import ModeEvent, ModeRequest
 from sim2real_deploy.control.pad import Pad
 from sim2real_deploy.control.pad_map import load_pad
 from sim2real_deploy.control.stages import load_stage
@@ -124,23 +124,23 @@ def test_a_gamepad_moves_only_while_its_dead_man_is_held():
 @pytest.mark.parametrize(
     ("chord", "event"),
     [
-        ({"L2", "B"}, Event.DAMP),
-        ({"L2", "A"}, Event.STAND),
-        ({"L2", "X"}, Event.SIT),
-        ({"start"}, Event.WALK),
-        ({"select"}, Event.SWITCH),
+        ({"L2", "B"}, ModeEvent.DAMP),
+        ({"L2", "A"}, ModeEvent.STAND),
+        ({"L2", "X"}, ModeEvent.SIT),
+        ({"start"}, ModeEvent.WALK),
+        ({"select"}, ModeEvent.SWITCH),
         ({"A"}, None),
         ({"L2"}, None),
     ],
 )
-def test_a_chord_is_one_wish_when_pressed(chord, event):
+def test_a_chord_is_one_request_when_pressed(chord, event):
     pad = Pad(VelocityCommand(STAGE), REMOTE)
     held = Remote(pressed=frozenset(chord))
-    wish = None if event is None else Wish(event)
-    assert pad.update(held, 0) == wish
+    request = None if event is None else ModeRequest(event)
+    assert pad.update(held, 0) == request
     assert pad.update(held, 1) is None
     assert pad.update(Remote(), 2) is None
-    assert pad.update(held, 3) == wish
+    assert pad.update(held, 3) == request
 
 
 def test_a_key_moves_while_it_is_held_and_no_longer():
@@ -169,12 +169,12 @@ def test_the_share_of_the_most_stays_between_a_tenth_and_all():
 
 
 @pytest.mark.parametrize(
-    ("key", "wish"), [("1", "stand"), ("2", "walk"), ("3", "sit"), ("0", "damp"), ("x", "estop")]
+    ("key", "mode"), [("1", "stand"), ("2", "walk"), ("3", "sit"), ("0", "damp"), ("x", "estop")]
 )
-def test_a_wish_rests_the_velocity(key, wish):
+def test_a_request_rests_the_velocity(key, mode):
     keys = Keyboard((1.0, 1.0, 1.0))
     keys.press("w", 0.0)
-    assert keys.press(key, 0.0) == wish
+    assert keys.press(key, 0.0) == mode
     assert not any(keys.velocity(0.0))
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim2real_deploy import configfile, paths
-from sim2real_deploy.control.modes import Event, Wish
+from sim2real_deploy.control.modes import ModeEvent, ModeRequest
 from sim2real_deploy.control.pad import Pad
 from sim2real_deploy.control.pad_map import PadMap, load_pad
 from sim2real_deploy.control.stages import load_stage
@@ -35,7 +35,7 @@ def changed(**changes):
 
 def test_every_pad_file_loads():
     for file in paths.config_file("pads").glob("*.yaml"):
-        assert load_pad(file.stem).wishes[frozenset({"L2", "B"})] == Wish(Event.DAMP)
+        assert load_pad(file.stem).requests[frozenset({"L2", "B"})] == ModeRequest(ModeEvent.DAMP)
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,10 @@ def test_every_pad_file_loads():
     [
         (changed(chords={"L2+A": "stand"}), "L2+B must be there and mean damp"),
         (changed(chords={"L2+B": "walk"}), "L2+B must be there and mean damp"),
-        (changed(chords={"L2+B": "damp", "B": "walk"}), "chords.B: would act on the way to L2+B"),
+        (changed(chords={"L2+B": "damp", "B": "walk"}), "chords.B: would trigger while L2+B"),
         (changed(chords={"L2+B": "damp", "Q": "walk"}), "chords.Q: there is no button 'Q'"),
         (changed(chords={"L2+B": "damp", "A": "fly"}), "chords.A: 'fly' is none of stand, walk"),
-        (changed(chords={"L2+B": "damp", "B+L2": "damp"}), "the same buttons stand there twice"),
+        (changed(chords={"L2+B": "damp", "B+L2": "damp"}), "the same buttons are listed twice"),
         (changed(dead_man=None), "a gamepad needs one"),
         (changed(dead_man="Q"), "dead_man: there is no button 'Q'"),
         (changed(dead_zone=0.0), "dead_zone"),
@@ -72,7 +72,9 @@ def test_the_stop_chord_wins_whatever_else_is_held(before, also):
     """Any buttons held, then L2 and B on top of any others: damping is what is asked for."""
     pad = Pad(VelocityCommand(STAGE), load_pad("unitree"))
     pad.update(Remote(pressed=frozenset(before - {"B"})), 0)
-    assert pad.update(Remote(pressed=frozenset(also | {"L2", "B"})), 1) == Wish(Event.DAMP)
+    assert pad.update(Remote(pressed=frozenset(also | {"L2", "B"})), 1) == ModeRequest(
+        ModeEvent.DAMP
+    )
 
 
 def test_a_chord_may_name_a_policy():
@@ -80,4 +82,4 @@ def test_a_chord_may_name_a_policy():
     content["joy"]["buttons"].append("up")
     pad = Pad(VelocityCommand(STAGE), configfile.parse(content, PadMap, "mine"))
     held = Remote(pressed=frozenset({"up"}))
-    assert pad.update(held, 0) == Wish(Event.SWITCH, "go2_rough")
+    assert pad.update(held, 0) == ModeRequest(ModeEvent.SWITCH, "go2_rough")

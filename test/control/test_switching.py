@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.limits import Limit
-from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.repertoire import (
     BLEND_S,
     LEAD_S,
@@ -79,7 +79,7 @@ class Bench:
         return sent
 
     def walk(self):
-        for event, mode in ((Event.STAND, Mode.STANDING), (Event.WALK, Mode.WALKING)):
+        for event, mode in ((ModeEvent.STAND, Mode.STANDING), (ModeEvent.WALK, Mode.WALKING)):
             assert self.controller.request(event, self.now).accepted
             for _ in range(2500):
                 if self.controller.mode is mode:
@@ -129,14 +129,14 @@ def test_after_the_blend_the_new_policy_is_alone(bundles):
     assert bench.switch("stiff").accepted
     bench.tick(5)
     np.testing.assert_array_equal(bench.controller.asked.kp, bundles[0].open().kp)  # unheard yet
-    stepped = {bench.controller.policy_stepped for _ in range(100) if bench.tick() is not None}
+    stepped = {bench.controller.walking.stepped for _ in range(100) if bench.tick() is not None}
     assert stepped == {0b00, 0b11}
     bench.tick(SWITCH_TICKS)
     assert bench.repertoire.outgoing is None
     asked, policy = bench.controller.asked, bench.repertoire.policies[1]
     np.testing.assert_array_equal(asked.kp, policy.kp)
     np.testing.assert_array_equal(asked.q, policy.target)
-    stepped = {bench.controller.policy_stepped for _ in range(100) if bench.tick() is not None}
+    stepped = {bench.controller.walking.stepped for _ in range(100) if bench.tick() is not None}
     assert stepped == {0b00, 0b10}
     assert bench.switch("stiff").words == "stiff is active already"
 
@@ -165,7 +165,7 @@ def test_a_tilted_robot_is_not_switched(bundles):
     ("changes", "words"),
     [
         ({"rate_hz": 100.0}, "run at 50 and 100 Hz"),
-        ({"name": "soft"}, "'soft' stands more than once"),
+        ({"name": "soft"}, "'soft' is listed more than once"),
     ],
 )
 def test_policies_that_do_not_go_together_are_refused(bundles, tmp_path, changes, words):
@@ -204,7 +204,7 @@ def test_the_fallback_takes_over_once_and_then_it_stops(bundles, what):
         last = sent.copy()
     assert bench.controller.mode is Mode.WALKING
     assert bench.repertoire.name == "stiff"
-    assert bench.controller.switched.startswith("in place of soft: ")
+    assert bench.controller.walking.switched.startswith("in place of soft: ")
     spoil(bench.repertoire.policies[1], what)
     bench.tick(20)
     assert bench.controller.mode is Mode.DAMPING
@@ -225,7 +225,7 @@ def test_a_new_policy_that_fails_before_it_is_heard_leaves_the_old_one_walking(b
     bench.tick(100)
     assert bench.controller.mode is Mode.WALKING
     assert bench.repertoire.name == "soft"
-    assert bench.controller.switched == "in place of stiff: its output is not finite"
+    assert bench.controller.walking.switched == "in place of stiff: its output is not finite"
 
 
 def test_far_from_its_training_for_long_or_by_much_is_astray(bundles):
@@ -236,7 +236,7 @@ def test_far_from_its_training_for_long_or_by_much_is_astray(bundles):
     assert bench.repertoire.name == "soft"
     bench.tick(20)
     assert bench.repertoire.name == "stiff"
-    assert "7 standard deviations" in bench.controller.switched
+    assert "7 standard deviations" in bench.controller.walking.switched
 
     bench = Bench(bundles[:2], Fallback("stiff", 6.0, 0.1)).walk()
     bench.repertoire.policies[0].surprise = lambda: 13.0

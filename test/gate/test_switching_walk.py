@@ -70,7 +70,7 @@ def test_a_hundred_times_to_rough_and_back():
         walk.walk(walk.rng.uniform(0.5, 1.0))
     assert walk.policies.name == "go2_walk"
     assert walk.largest <= STEP + 1e-6
-    assert walk.controller.policy_late == 0
+    assert walk.controller.walking.late == 0
     assert np.linalg.norm(walk.robot.truth.position[:2] - start) > 20.0
 
 
@@ -89,6 +89,6 @@ def test_the_fallback_takes_over_from_a_policy_that_sees_noise(seed):
     policy.observe = noisy
     walk.walk(0.04)
     assert walk.policies.name == "go2_rough"
-    assert "far from its training" in walk.controller.switched
+    assert "far from its training" in walk.controller.walking.switched
     walk.walk(4.0)
     assert walk.largest <= STEP + 1e-6

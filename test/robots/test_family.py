@@ -9,7 +9,7 @@ import pytest
 from sim2real_deploy import paths
 from sim2real_deploy.control import trajectory
 from sim2real_deploy.control.controller import Controller
-from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.clearance import check_clearance
@@ -62,12 +62,12 @@ def test_it_stands_up_and_is_put_down(name):
                 return
 
     run(0.1)
-    assert controller.request(Event.STAND, link.now_ns()).accepted
+    assert controller.request(ModeEvent.STAND, link.now_ns()).accepted
     run(8.0, Mode.STANDING)
     assert controller.mode is Mode.STANDING, controller.reason
     run(1.0)
     assert robot.truth.position[2] > 0.9 * spec.base_height
-    assert controller.request(Event.SIT, link.now_ns()).accepted
+    assert controller.request(ModeEvent.SIT, link.now_ns()).accepted
     run(8.0, Mode.DAMPING)
     assert controller.mode is Mode.DAMPING
     run(1.0)

@@ -9,7 +9,7 @@ from support.safety_world import healthy_inputs, healthy_state
 
 pytest.importorskip("mujoco")
 from sim2real_deploy.control.controller import Controller
-from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.gate.lockstep_supervisor import LockstepSupervisor
 from sim2real_deploy.policy.bundle import load_bundle
@@ -49,7 +49,7 @@ class Walk:
         if self.sent is not None:
             self.link.send(self.sent)
 
-    def reach(self, event: Event, mode: Mode) -> None:
+    def reach(self, event: ModeEvent, mode: Mode) -> None:
         decision = self.controller.request(event, self.link.now_ns())
         assert decision.accepted, decision.words
         for _ in range(8 * RATE):
@@ -65,8 +65,8 @@ class Walk:
 
 def walk_and_push(seconds: float) -> Walk:
     walk = Walk(named_floor("rough", seed=2))
-    walk.reach(Event.STAND, Mode.STANDING)
-    walk.reach(Event.WALK, Mode.WALKING)
+    walk.reach(ModeEvent.STAND, Mode.STANDING)
+    walk.reach(ModeEvent.WALK, Mode.WALKING)
     rng = np.random.default_rng(0)
     for tick in range(round(seconds * RATE)):
         walk.controller.velocity.offer(0.4, 0.0, 0.3, walk.link.now_ns())
@@ -88,8 +88,8 @@ def test_walking_with_pushes_on_a_rough_floor_is_no_fault() -> None:
 def test_after_a_fall_it_gets_up_and_walks_on() -> None:
     """Falls, damps, is reset as it lies, recovers under the supervisor's eyes, walks."""
     walk = Walk()
-    walk.reach(Event.STAND, Mode.STANDING)
-    walk.reach(Event.WALK, Mode.WALKING)
+    walk.reach(ModeEvent.STAND, Mode.STANDING)
+    walk.reach(ModeEvent.WALK, Mode.WALKING)
     on_its_back = np.array([0.0, 0.0, 0.1, 0.1, 0.995, 0.0, 0.0])
     walk.twin.place(on_its_back, np.zeros(6), GO2.stand_pose.astype(float), np.zeros(12))
     for _ in range(3 * RATE):
@@ -97,14 +97,14 @@ def test_after_a_fall_it_gets_up_and_walks_on() -> None:
     supervisor = walk.safety.supervisor
     assert walk.controller.mode is Mode.DAMPING
     assert "fell" in supervisor.latched_reason
-    refused = walk.controller.request(Event.RECOVER, walk.link.now_ns())
+    refused = walk.controller.request(ModeEvent.RECOVER, walk.link.now_ns())
     assert "stopped: fell" in refused.words  # a person resets it first
     assert walk.safety.reset() == ""
     walk.tick()
-    assert "not upright" in walk.controller.request(Event.STAND, walk.link.now_ns()).words
-    walk.reach(Event.RECOVER, Mode.STANDING)
+    assert "not upright" in walk.controller.request(ModeEvent.STAND, walk.link.now_ns()).words
+    walk.reach(ModeEvent.RECOVER, Mode.STANDING)
     assert supervisor.latched is Stop.NONE, supervisor.latched_reason
-    walk.reach(Event.WALK, Mode.WALKING)
+    walk.reach(ModeEvent.WALK, Mode.WALKING)
     for _ in range(2 * RATE):
         walk.controller.velocity.offer(0.4, 0.0, 0.0, walk.link.now_ns())
         walk.tick()

@@ -15,7 +15,7 @@ from sim2real_deploy.bags.runs import attached
 from sim2real_deploy.control.adaptation import beliefs, open_adaptation
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
-from sim2real_deploy.control.modes import Event, Mode
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.repertoire import Fallback, Repertoire
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Unsupervised
@@ -112,7 +112,7 @@ class _Simulation:
         if until is not None:
             assert self.controller.mode is until, self.controller.reason
 
-    def ask(self, event: Event) -> None:
+    def ask(self, event: ModeEvent) -> None:
         decision = self.controller.request(event, self.link.now_ns())
         assert decision.accepted, decision.words
 
@@ -182,9 +182,9 @@ def record_walk(
     """
     simulation = _Simulation(path, (policy, *others), twin, preset, adaptation, fallback)
     simulation.run(0.1)
-    simulation.ask(Event.STAND)
+    simulation.ask(ModeEvent.STAND)
     simulation.run(8.0, until=Mode.STANDING)
-    simulation.ask(Event.WALK)
+    simulation.ask(ModeEvent.WALK)
     began_ns, switches = simulation.link.now_ns(), 0
     for command in commands:
         end_ns = simulation.link.now_ns() + int(seconds / len(commands) * 1e9)
@@ -196,6 +196,6 @@ def record_walk(
                 switches += simulation.controller.switch("", simulation.link.now_ns()).accepted
             simulation.run(0.1)
     assert simulation.controller.mode is Mode.WALKING, simulation.controller.reason
-    simulation.ask(Event.SIT)
+    simulation.ask(ModeEvent.SIT)
     simulation.run(8.0, until=Mode.DAMPING)
     simulation.close()

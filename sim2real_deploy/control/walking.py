@@ -1,0 +1,132 @@
+"""The policies' part of control: runs them when they are due and writes their joint command."""
+
+import time
+
+import numpy as np
+
+from sim2real_deploy.control.adaptation import Adaptation
+from sim2real_deploy.control.hand_over import HandOver, command_of
+from sim2real_deploy.control.repertoire import BLEND_S, LEAD_S, TAKE_OVER_S, Repertoire
+from sim2real_deploy.control.velocity_command import VelocityCommand
+from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.robots import JointCommand, RobotState
+from sim2real_deploy.robots.state import Floats
+
+HAND_OVER_S = 0.4  # from standing to the policy's own targets and gains
+
+
+class Walking:
+    """`fill` writes the command of one tick into `asked`; `sent` is the last one after limits."""
+
+    def __init__(
+        self,
+        repertoire: Repertoire,
+        adaptation: Adaptation | None,
+        velocity: VelocityCommand,
+        period_ns: int,
+        asked: JointCommand,
+        sent: JointCommand,
+    ) -> None:
+        self._repertoire = repertoire
+        self._adaptation = adaptation
+        self._velocity = velocity
+        self._period_ns = period_ns
+        self._asked = asked
+        self._sent = sent
+        self.stepped = 0  # bit k: policy k of the repertoire stepped in this tick
+        self.stepped_ns = 0  # monotonic time of the last step
+        self.late = 0  # steps that came more than one policy period late
+        self.observe_ns = 0  # time spent in this tick
+        self.infer_ns = 0
+        self.switched = ""  # why the active policy is not the first one, for a person
+        self._hand_over: HandOver | None = None  # in progress, towards the active policy's command
+        self._due_ns = 0  # of the next policy step
+
+    @property
+    def handing_over(self) -> bool:
+        return self._hand_over is not None
+
+    def clear_tick(self) -> None:
+        """A new tick: no policy has stepped yet."""
+        self.stepped = self.observe_ns = self.infer_ns = 0
+
+    def begin(self, now_ns: int) -> None:
+        """Start walking with the active policy, from the last command sent."""
+        self._repertoire.begin()
+        self._velocity.halt()
+        self._hand_over = HandOver(self._sent.copy(), now_ns, HAND_OVER_S)
+        self._due_ns = 0
+        if self._adaptation is not None:
+            self._adaptation.begin()
+
+    def switch(self, index: int, now_ns: int, walking: bool) -> None:
+        """Make another policy the active one. While walking both run until it has taken over."""
+        repertoire = self._repertoire
+        if walking:
+            old = command_of(repertoire.policies[repertoire.active])
+            repertoire.pass_to(index)
+            self._hand_over = HandOver(old, now_ns + round(LEAD_S * 1e9), BLEND_S)
+        else:
+            repertoire.choose(index)
+        self.switched = "asked for"
+
+    def fill(self, state: RobotState, now_ns: int, may_adapt: bool) -> None:
+        if now_ns + self._period_ns // 2 >= self._due_ns:
+            self._step(state, now_ns)
+        policy = self._repertoire.policy
+        assert policy is not None
+        if self._hand_over is not None:
+            self._blend(self._hand_over, policy, state, now_ns, may_adapt)
+            return
+        if self.stepped:
+            self._asked.q[:] = policy.target
+        if self._adaptation is not None and self._adaptation.step(state, may_adapt):
+            self._correct(self._adaptation, policy.kp, policy.kd)
+
+    def rehearse(self, now_ns: int) -> None:
+        """After the command is out: warm up the policies that the next tick will step."""
+        if now_ns + 1.5 * self._period_ns >= self._due_ns:
+            self._repertoire.rehearse()
+
+    def _step(self, state: RobotState, now_ns: int) -> None:
+        repertoire = self._repertoire
+        assert repertoire.policy is not None
+        period_ns = round(1e9 / repertoire.policy.contract.rate_hz)
+        behind = now_ns - self._due_ns > period_ns
+        self.late += behind and self._due_ns > 0
+        self._due_ns = (now_ns if behind else self._due_ns) + period_ns
+        self.stepped_ns = time.monotonic_ns()
+        astray = repertoire.step(state, self._velocity.shape(now_ns), now_ns)
+        self.observe_ns, self.infer_ns = repertoire.observe_ns, repertoire.infer_ns
+        self.stepped = repertoire.stepped
+        if astray:
+            self._fall_back(astray, now_ns)
+
+    def _fall_back(self, why: str, now_ns: int) -> None:
+        """Leave the active policy, starting from the last command sent. A refuge that was not
+        running steps in the next tick."""
+        repertoire = self._repertoire
+        left, was_running = repertoire.name, repertoire.outgoing is not None
+        repertoire.fall_back()
+        self._hand_over = HandOver(self._sent.copy(), now_ns, TAKE_OVER_S)
+        self._due_ns *= was_running
+        self.switched = f"in place of {left}: {why}"
+
+    def _blend(
+        self, pending: HandOver, policy: Policy, state: RobotState, now_ns: int, may_adapt: bool
+    ) -> None:
+        """Write the blended command. Between two policies adaptation continues; on the way from
+        standing it has not begun."""
+        done = pending.fill(policy, now_ns, self._asked)
+        if self._adaptation is not None and self._repertoire.outgoing is not None:
+            self._adaptation.step(state, may_adapt)
+            self._correct(self._adaptation, self._asked.kp, self._asked.kd)
+        if done:
+            self._hand_over = None
+            self._repertoire.settle()
+
+    def _correct(self, adaptation: Adaptation, kp: Floats, kd: Floats) -> None:
+        """Write the gains with adaptation's factor, and its torque, into `asked`."""
+        np.multiply(kp, adaptation.gain, self._asked.kp)
+        np.multiply(kd, adaptation.gain, self._asked.kd)
+        np.copyto(self._asked.torque, adaptation.torque)
