@@ -2,10 +2,9 @@
 
 import ast
 import json
-import threading
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,11 +12,11 @@ import pytest
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.executors import SingleThreadedExecutor
-from std_srvs.srv import Trigger
 
-from sim2real_deploy.nodes.common import LATCHED
-from sim2real_deploy.nodes.rqt_sim2real.client import SUPERVISOR, Client
+from sim2real_deploy.nodes.rqt_sim2real.client import SUPERVISOR, Client, Stop
+from sim2real_deploy.nodes.rqt_sim2real.model import Word
 from sim2real_deploy.paths import config_file
+from support.supervisor_support import Supervisor, wait
 from support.wire_support import free_domain
 
 ROOT = Path(__file__).parents[2]
@@ -28,47 +27,6 @@ def ros() -> Iterator[None]:
     rclpy.init(domain_id=free_domain())
     yield
     rclpy.try_shutdown()
-
-
-class Supervisor:
-    """Offers a stop in a namespace, and counts the calls."""
-
-    def __init__(self, namespace: str) -> None:
-        self.called: list[str] = []
-        self.node = rclpy.create_node("safety_supervisor", namespace=namespace)
-        for name in ("estop", "reset"):
-            self.node.create_service(Trigger, f"safety/{name}", self._serve(name))
-        self.state = self.node.create_publisher(DiagnosticStatus, "safety/state", LATCHED)
-        self.diagnostics = self.node.create_publisher(DiagnosticArray, "/diagnostics", 10)
-        self._executor = SingleThreadedExecutor()
-        self._executor.add_node(self.node)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._spin)
-        self._thread.start()
-
-    def _spin(self) -> None:
-        while not self._over.is_set():
-            self._executor.spin_once(timeout_sec=0.1)
-
-    def _serve(self, name: str) -> Callable[..., Trigger.Response]:
-        def serve(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-            self.called.append(name)
-            response.success, response.message = True, f"{name} it is"
-            return response
-
-        return serve
-
-    def close(self) -> None:
-        self._over.set()
-        self._thread.join()
-        self.node.destroy_node()
-
-
-def wait(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 20
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
 
 
 def test_without_a_stack_nothing_is_offered_and_nothing_called(ros: None) -> None:
@@ -97,6 +55,29 @@ def test_stop_calls_its_own_service_and_only_that(ros: None) -> None:
     assert client._stack._velocity is None, "a panel that never drives has no publisher"
     client.close()
     supervisor.close()
+
+
+def test_the_stop_of_its_own_program_calls_one_service_or_says_that_it_cannot(ros: None) -> None:
+    stop, told = Stop("/dog1/safety/estop"), list[tuple[Word, str]]()
+    other = Supervisor("/other")
+    assert wait(lambda: "/other/safety/estop" in dict(stop.node.get_service_names_and_types()))
+    stop.press(lambda *words: told.append(words))
+    assert told == [(Word.CANNOT, "/dog1/safety/estop")]
+    supervisor = Supervisor("/dog1")
+    assert wait(lambda: stop._client.service_is_ready())
+    executor = SingleThreadedExecutor()
+    executor.add_node(stop.node)
+    told.clear()
+    stop.press(lambda *words: told.append(words))
+    deadline = time.monotonic() + 20
+    while len(told) < 2 and time.monotonic() < deadline:
+        executor.spin_once(timeout_sec=0.1)
+    assert told == [(Word.ASKED, ""), (Word.DONE, "estop it is")]
+    stop.node.destroy_node()
+    supervisor.close()
+    other.close()
+    assert supervisor.called == ["estop"]
+    assert other.called == []
 
 
 def test_only_its_own_robots_supervisor_counts_as_alive(ros: None) -> None:

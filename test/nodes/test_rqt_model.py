@@ -5,6 +5,7 @@ import math
 import pytest
 
 from sim2real_deploy.nodes.rqt_sim2real.model import (
+    HUNG_S,
     NO_ANSWER_S,
     SHOWN_S,
     SILENT_S,
@@ -12,7 +13,9 @@ from sim2real_deploy.nodes.rqt_sim2real.model import (
     HeatTiers,
     History,
     Requests,
+    StopWindow,
     Tone,
+    Word,
     banner,
     hottest,
     lines,
@@ -143,3 +146,21 @@ def test_noise_is_not_blown_up(least: float) -> None:
     history = History(("a",), 10.0)
     history.add(0.0, (0.001,))
     assert history.range(least) == (-least, least)
+
+
+def test_stops_own_program_is_relied_on_while_it_speaks() -> None:
+    window = StopWindow()
+    assert not window.lives(0.0)
+    assert window.heard("window 4194310\n", 1.0) == (Word.WINDOW, "4194310")
+    assert window.lives(1.0 + HUNG_S - 0.1)
+    assert not window.lives(1.0 + HUNG_S)
+    assert window.heard("alive \n", 9.0) == (Word.ALIVE, "")
+    assert window.lives(9.5)
+
+
+def test_a_line_that_it_never_says_is_no_sign_of_life() -> None:
+    window = StopWindow()
+    assert window.heard("Traceback (most recent call last):", 1.0)[0] is None
+    assert not window.lives(1.0)
+    done = window.heard("done all is damped now\n", 2.0)
+    assert done == (Word.DONE, "all is damped now")

@@ -1,6 +1,6 @@
-"""The plugin's own node, in its own thread.
+"""The plugin's own nodes: the panel's, in a thread of its own, and STOP's, in a process of its own.
 
-Not rqt's shared node: another plugin that blocks or spins that one must not delay a STOP.
+Not rqt's shared node: another plugin that blocks or spins that one must not delay a request.
 """
 
 import threading
@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from nav_msgs.msg import Odometry
@@ -15,11 +16,12 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float32MultiArray, Float64MultiArray, String
+from std_srvs.srv import Trigger
 
 from sim2real_deploy import topics
 from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR
 from sim2real_deploy.nodes.newest import Newest
-from sim2real_deploy.nodes.rqt_sim2real.model import Heard
+from sim2real_deploy.nodes.rqt_sim2real.model import Heard, Word
 from sim2real_deploy.nodes.stack_client import StackClient
 
 REQUESTS = ("estop", "stop", "reset", "stand", "walk", "sit")
@@ -115,3 +117,28 @@ class Client:
             where = {pair.key: pair.value for pair in status.values}.get("namespace")
             if status.name == SUPERVISOR and where == self._node.get_namespace():
                 self.heard.supervisor_s = time.monotonic()
+
+
+class Stop:
+    """Calls one service, and tells what becomes of it."""
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+        self.node = Node("rqt_sim2real_stop", enable_rosout=False)
+        self._client: Any = self.node.create_client(Trigger, service)
+
+    def press(self, tell: Callable[[Word, str], None]) -> None:
+        """At once, from any thread. An error is told: Qt would end the program on one."""
+        try:
+            if not self._client.service_is_ready():
+                tell(Word.CANNOT, self._service)
+                return
+            future = self._client.call_async(Trigger.Request())
+            tell(Word.ASKED, "")
+            future.add_done_callback(lambda done: self._answered(done, tell))
+        except Exception as error:
+            tell(Word.REFUSED, f"not sent: {error!r}")
+
+    def _answered(self, future: Any, tell: Callable[[Word, str], None]) -> None:
+        answer = future.result()
+        tell(Word.DONE if answer.success else Word.REFUSED, answer.message)

@@ -10,6 +10,8 @@ SILENT_S = 3.0  # control and supervisor both report once a second
 NO_ANSWER_S = 1.0  # a stop is answered within milliseconds
 SHOWN_S = 15.0  # how long an outcome stays; later it would be taken for the present
 REMOTE = "Use the robot's remote or its switch"
+ALIVE_EVERY_S = 0.3  # how often STOP's own program says that it lives
+HUNG_S = 2.0  # of silence; then the panel shows a button of its own
 
 
 class Tone(Enum):
@@ -148,6 +150,37 @@ class Requests:
         if self._pending and waited_s > NO_ANSWER_S:
             return Line(f"{self._name}: no answer for {waited_s:.0f} s. {REMOTE}", Tone.BAD)
         return Line("") if waited_s > SHOWN_S else self._line
+
+
+class Word(Enum):
+    """What STOP's own program tells the panel: the first word of a line."""
+
+    WINDOW = "window"  # its number, to be embedded
+    ALIVE = "alive"
+    ASKED = "asked"
+    CANNOT = "cannot"  # nobody offers the service: nothing was called
+    DONE = "done"
+    REFUSED = "refused"
+
+
+class StopWindow:
+    """Whether STOP's own program can be relied on."""
+
+    def __init__(self) -> None:
+        self._heard_s: float | None = None
+
+    def heard(self, line: str, now_s: float) -> tuple[Word | None, str]:
+        """A line of its, as word and text; None for what it never says."""
+        word, _, text = line.strip().partition(" ")
+        try:
+            known = Word(word)
+        except ValueError:
+            return None, line.strip()
+        self._heard_s = now_s
+        return known, text
+
+    def lives(self, now_s: float) -> bool:
+        return self._heard_s is not None and now_s - self._heard_s < HUNG_S
 
 
 class History:

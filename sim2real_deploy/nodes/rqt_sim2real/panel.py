@@ -30,29 +30,23 @@ NAMES = {
     "recording": "recording",
     "heat": "hottest motor",
 }
-STOP_STYLE = (
-    "QPushButton {background: #c00000; color: white; font-weight: bold; font-size: 22px;"
-    " border-radius: 6px;} QPushButton:pressed {background: #700000;}"
-)
 
 
 class Panel(QWidget):  # type: ignore[misc]
     """Says what it is told to; a button calls `ask` with the name of its request."""
 
     def __init__(
-        self, ask: Callable[[str], None], speed: History, torque: History, tiers: HeatTiers
+        self,
+        stop: QWidget,
+        ask: Callable[[str], None],
+        speed: History,
+        torque: History,
+        tiers: HeatTiers,
     ) -> None:
         super().__init__()
         self.setObjectName("rqt_sim2real")
         self.setWindowTitle("sim2real")
         self._banner, self._answer = _words(rows=2, bold=True), _words(rows=2)
-        stop = QPushButton("STOP")
-        stop.setObjectName("estop")
-        stop.setToolTip("Damps the robot at once. The remote and the power switch come first.")
-        stop.setStyleSheet(STOP_STYLE)
-        stop.setMinimumHeight(56)
-        stop.setFocusPolicy(Qt.NoFocus)  # a stray space bar must not press it, nor anything else
-        stop.pressed.connect(lambda: ask("estop"))  # when it goes down, not when it is let go
         requests = QHBoxLayout()
         for name, words in BUTTONS.items():
             button = QPushButton(words)

@@ -17,11 +17,13 @@ from sim2real_deploy.nodes.rqt_sim2real.model import (
     Line,
     Requests,
     Tone,
+    Word,
     banner,
     hottest,
     lines,
 )
 from sim2real_deploy.nodes.rqt_sim2real.panel import Panel
+from sim2real_deploy.nodes.rqt_sim2real.stop_button import StopButton
 from sim2real_deploy.robots import RobotSpec, load_robot
 
 FRAME_MS = 100
@@ -43,6 +45,7 @@ class Sim2Real(Plugin):  # type: ignore[misc]
         self._frame = 0
         self._client: Client | None = None
         self._panel: Panel | None = None
+        self._stop: StopButton | None = None
         self._open()
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._draw)
@@ -52,8 +55,7 @@ class Sim2Real(Plugin):  # type: ignore[misc]
 
     def shutdown_plugin(self) -> None:
         self._timer.stop()
-        if self._client is not None:
-            self._client.close()
+        self._close()
 
     def save_settings(self, _plugin_settings: Any, instance_settings: Any) -> None:
         instance_settings.set_value("namespace", self._namespace)
@@ -88,9 +90,14 @@ class Sim2Real(Plugin):  # type: ignore[misc]
                 self._panel.show_answer(Line(str(refusal), Tone.BAD))
             return
         self._namespace, self._robot = namespace, robot
+        self._close()
+        self._open()
+
+    def _close(self) -> None:
+        if self._stop is not None:
+            self._stop.close_process()
         if self._client is not None:
             self._client.close()
-        self._open()
 
     def _open(self) -> None:
         spec = load_robot(self._robot)
@@ -103,7 +110,9 @@ class Sim2Real(Plugin):  # type: ignore[misc]
         if self._panel is not None:
             self._context.remove_widget(self._panel)
             self._panel.deleteLater()
-        self._panel = Panel(self._ask, self._speed, self._torque, self._tiers)
+        service = self._client.service("estop")
+        self._stop = StopButton(service, lambda: self._ask("estop"), self._on_stop)
+        self._panel = Panel(self._stop, self._ask, self._speed, self._torque, self._tiers)
         title = f"sim2real {self._namespace or self._robot}"
         number = self._context.serial_number()
         self._panel.setWindowTitle(title if number < 2 else f"{title} ({number})")
@@ -122,6 +131,16 @@ class Sim2Real(Plugin):  # type: ignore[misc]
             self._client.ask(request, lambda *answer: self._answers.put(answer))
         except Exception as error:
             self._requests.answered(request, False, f"not sent: {error!r}. {REMOTE}", now_s)
+
+    def _on_stop(self, word: Word, text: str) -> None:
+        """What STOP's own program did."""
+        now_s = time.monotonic()
+        if word is Word.CANNOT:
+            self._requests.cannot("estop", text, now_s)
+        elif word is Word.ASKED:
+            self._requests.asked("estop", now_s)
+        else:
+            self._requests.answered("estop", word is Word.DONE, text, now_s)
 
     # What is shown
 
