@@ -19,6 +19,7 @@ PACKAGE = Path(__file__).parents[2] / "sim2real_deploy"
 HUMBLE = {
     "rclpy.create_node",
     "rclpy.init",
+    "rclpy.spin",
     "rclpy.spin_once",
     "rclpy.spin_until_future_complete",
     "rclpy.try_shutdown",
