@@ -65,7 +65,7 @@ METHODS = {  # of these classes; all of them in Humble
         "services",
     },
     SingleThreadedExecutor: {
-        *("add_node", "shutdown", "spin_once", "spin_until_future_complete", "wake"),
+        *("add_node", "shutdown", "spin", "spin_once", "spin_until_future_complete", "wake"),
     },
     Client: {"call_async", "handle", "service_is_ready", "wait_for_service"},
     Publisher: {"get_subscription_count", "handle", "publish"},
