@@ -60,7 +60,7 @@ setup(
         "drake": ["drake"],  # the second engine; 42 MB, never on the robot
         "ray": ["ray"],  # the gate on a cluster
         "docs": DOCS,  # `make docs`
-        "train": ["torch==2.13.0", "onnx", "matplotlib"],
+        "train": ["torch==2.13.0", "onnx", "matplotlib", "tensorboard"],
         "test": TESTS,
         "dev": [
             *TESTS,

@@ -219,6 +219,7 @@ class Environment:
             q=(physics.q - self.default).astype(np.float32),
             sideways=self._sideways,
             dq=dq,
+            dq_share=np.float32(np.abs(dq) / self.robot.velocity_limit),
             ddq=(dq - last_dq) * control.rate_hz,
             torque=np.clip(torque, -limit, limit).astype(np.float32),
             action=self._actions[0],

@@ -28,6 +28,7 @@ class Snapshot:
     q: Array  # from the default pose
     sideways: Array  # by joint: 1 where it swings a leg sideways
     dq: Array
+    dq_share: Array  # |dq| as a share of the joint's velocity limit
     ddq: Array
     torque: Array
     action: Array
@@ -47,6 +48,7 @@ class Snapshot:
 
 Reward = Callable[[Snapshot, TrainingConfig], Array]
 REWARDS: dict[str, Reward] = {}
+FAST_JOINT = 0.75  # share of the velocity limit above which `joint_speed` counts
 
 
 def reward(function: Reward) -> Reward:
@@ -148,6 +150,12 @@ def torque(s: Snapshot, config: TrainingConfig) -> Array:
 @reward
 def joint_acceleration(s: Snapshot, config: TrainingConfig) -> Array:
     return _sum(np.square(s.ddq))
+
+
+@reward
+def joint_speed(s: Snapshot, config: TrainingConfig) -> Array:
+    """Joints near their velocity limit, at which the robot's safety chain stops it."""
+    return _sum(np.square(np.maximum(s.dq_share - FAST_JOINT, 0)))
 
 
 @reward

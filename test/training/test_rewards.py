@@ -30,6 +30,7 @@ def good(count: int = 1, calm: bool = True) -> Snapshot:
         q=zeros(joints),
         sideways=np.array([name.endswith("hip_joint") for name in ROBOT.joint_names], np.float32),
         dq=zeros(joints),
+        dq_share=zeros(joints),
         ddq=zeros(joints),
         torque=zeros(joints),
         action=zeros(joints),
@@ -136,6 +137,14 @@ def test_a_penalty_grows_with_what_it_is_about(name: str, field: str) -> None:
     getattr(snapshot, field)[:] += np.array([[0.0], [0.3], [0.6]], np.float32)
     nothing, some, more = REWARDS[name](snapshot, CONFIG)
     assert nothing < some < more
+
+
+def test_only_joints_near_their_velocity_limit_cost() -> None:
+    snapshot = good(4)
+    snapshot.dq_share[:, 2] = [0.0, 0.75, 0.9, 1.1]
+    slow, still_fine, fast, too_fast = REWARDS["joint_speed"](snapshot, CONFIG)
+    assert slow == still_fine == 0
+    assert 0 < fast < too_fast
 
 
 def test_low_base_and_low_knees_cost() -> None:
