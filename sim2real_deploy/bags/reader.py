@@ -1,15 +1,21 @@
-"""Bag: a recorded run, read from a rosbag2 directory or a single .mcap file."""
+"""Bag: a recorded run, read from a rosbag2 directory or a single .mcap file.
+
+MCAP is read here. A directory with another storage is read by rosbag2_py, where ROS 2 has it.
+"""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from itertools import pairwise
 from pathlib import Path
 
 from sim2real_deploy.bags.mcap_file import ALWAYS, McapFile, Span
+from sim2real_deploy.bags.rosbag2_bag import Rosbag2Bag
 from sim2real_deploy.bags.topic import Message, Topic
 from sim2real_deploy.bags.writer import INFORMATION
 from sim2real_deploy.errors import Refusal
+
+OTHER_STORAGES = (".db3", ".zstd", ".lz4")  # sqlite3, and whole files that rosbag2 compressed
 
 
 class Bag:
@@ -18,7 +24,7 @@ class Bag:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.span: Span = ALWAYS  # what is read of it
-        self._files = [McapFile(file) for file in _find_files(path)]
+        self._files = _open_files(path)
         contents = [file.contents for file in self._files]
         self.topics: dict[str, Topic] = {
             topic.name: topic for found in contents for topic in found.topics.values()
@@ -96,21 +102,18 @@ class Bag:
             yield from chunk
 
 
-def _find_files(path: Path) -> list[Path]:
+def _open_files(path: Path) -> Sequence[McapFile | Rosbag2Bag]:
     if path.is_file():
         if path.suffix == ".mcap":
-            return [path]
+            return [McapFile(path)]
         raise Refusal(f"{path}: is neither a bag directory nor an .mcap file")
     if not path.is_dir():
         raise Refusal(f"{path}: there is no such bag")
     files = sorted(path.glob("*.mcap"), key=_file_number)
     if files:
-        return files
-    if any(path.glob("*.db3")):
-        raise Refusal(
-            f"{path}: is stored as sqlite3; convert it first: "
-            "`ros2 bag convert` or `rosbags-convert --dst-storage mcap`"
-        )
+        return [McapFile(file) for file in files]
+    if any(file.suffix in OTHER_STORAGES for file in path.iterdir()):
+        return [Rosbag2Bag(path)]
     raise Refusal(f"{path}: holds no .mcap file: not a bag")
 
 

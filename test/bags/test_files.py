@@ -181,7 +181,7 @@ def test_a_bag_without_metadata_yaml_opens(tmp_path: Path) -> None:
         (lambda p: p.write_text("hello"), "neither a bag directory nor"),
         (lambda p: (p.mkdir(), (p / "a.mcap").touch()), "is empty"),
         (lambda p: (p.mkdir(), (p / "a.mcap").write_bytes(b"x" * 100)), "not an MCAP file"),
-        (lambda p: (p.mkdir(), (p / "a.db3").touch()), "sqlite3"),
+        (lambda p: (p.mkdir(), (p / "a.db3").touch()), "metadata.yaml is missing"),
         (lambda p: BagWriter(p, {}).close(), "holds no messages"),
     ],
 )
