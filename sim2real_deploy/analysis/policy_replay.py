@@ -1,24 +1,30 @@
-"""Replays recorded states through a policy: identical bits, or the first difference.
+"""Replays recorded states through the policies that walked, bit for bit.
 
-Decoder, observation terms and network session are the robot's own; the recording says at which
-states the policy stepped and with what command.
+Decoder, observation terms and network session are the robot's own. The recording tells at which
+states each policy stepped, with which command, and whose gait clock it took over.
 """
 
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.analysis.policy_steps import (
+    FRESH,
+    GOES_ON,
+    RecordedSteps,
+    Steps,
+    recorded_steps,
+)
 from sim2real_deploy.bags import Bag
-from sim2real_deploy.bags.mcap_file import ALWAYS, Span
-from sim2real_deploy.bags.recorded import Recorded, Series, labelled
+from sim2real_deploy.bags.recorded import Recorded
 from sim2real_deploy.bags.runs import attached
 from sim2real_deploy.checks import Check
-from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.control.repertoire import Repertoire
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.policy.policy import Policy
@@ -29,11 +35,11 @@ from sim2real_deploy.topics import ACTION, LOW_STATE, OBSERVATION, TICKS
 from sim2real_deploy.wire.decoders import StateDecoder
 from sim2real_deploy.wire.messages import FAMILIES
 
-MIN_SPEED = 20.0  # times real time,
+MIN_SPEED = 20.0  # times real time
 GIVEN = ("extra_command.", "height_scan.")
-LONG_S = 60.0  # from this length on, loading the policy does not matter
-PART_S = 300.0  # what is held in memory at once
-MARGIN_NS = 2_000_000_000  # read beyond a part: values of its steps, states that came before
+LONG_S = 60.0  # from this length on, the time to load the policy does not matter
+PART_S = 300.0  # held in memory at once
+MARGIN_NS = 2_000_000_000  # read beyond a part: values of its steps, states before them
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +58,6 @@ class Difference:
             f"step {self.step}, {self.seconds:.2f} s into the recording, state tick "
             f"{self.state_tick}: {self.name} was {self.recorded!r} and is now {self.replayed!r}"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """Inputs and outputs of each policy step in the recording."""
-
-    now_ns: npt.NDArray[np.int64]
-    state_tick: npt.NDArray[np.int64]
-    command: Floats
-    begins: npt.NDArray[np.bool_]  # first step of a walk: the policy is reset
-    observation: Floats
-    action: Floats
-    known: npt.NDArray[np.bool_]  # observation and action are in the recording
-    observation_names: tuple[str, ...]
-    action_names: tuple[str, ...]
-    ticks: tuple[int, int, int]  # first and last row of control/ticks, and how many there are
-
-    def __len__(self) -> int:
-        return len(self.now_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,175 +93,195 @@ class PolicyReplay:
         return checks
 
 
-def bundle_of(bag: Bag, robot: RobotSpec) -> Bundle:
-    """The policy that walked, from the bag's attachments."""
+def bundle_of(bag: Bag, robot: RobotSpec, place: int = 0) -> Bundle:
+    """A policy that was loaded, from the bag's attachments; the first one started."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("policy.onnx", "policy.yaml"):
-            content = bag.attachments.get(name)
+            content = bag.attachments.get(attached(name, place))
             if content is None:
                 raise Refusal(f"{bag.path}: holds no policy; name one: --policy BUNDLE")
             (Path(folder) / name).write_bytes(content)
         return load_bundle(Path(folder), robot)
 
 
-def recorded_steps(recorded: Recorded, core: Span = ALWAYS) -> Steps | None:
-    """The steps in blocks of ticks that were received within `core`; None without any block."""
-    for name in (LOW_STATE, TICKS, OBSERVATION, ACTION):
-        recorded.bag.require(name)
-    series = recorded.load((TICKS, OBSERVATION, ACTION))
-    if not {TICKS, OBSERVATION, ACTION} <= series.keys():
-        return None
-    ticks = series[TICKS]
-    names, rows = labelled(ticks)
-    column = {name: rows[:, index] for index, name in enumerate(names)}
-    walking = column["mode"] == Mode.WALKING
-    entered = walking & ~np.concatenate(([False], walking[:-1]))
-    stepped = np.flatnonzero(column["policy_stepped"] > 0)
-    block_of_row = np.repeat(np.arange(len(ticks)), ticks["layout.dim.0.size"])
-    observation_names, observation, seen = _matched(
-        series[OBSERVATION], ticks, block_of_row[stepped]
-    )
-    action_names, action, given = _matched(series[ACTION], ticks, block_of_row[stepped])
-    begins = np.diff(np.cumsum(entered)[stepped], prepend=0) > 0
-    in_core = ((ticks.log_ns >= core[0]) & (ticks.log_ns < core[1]))[block_of_row]
-    used = in_core[stepped]
-    stepped, numbers = stepped[used], column["tick"][in_core]
-    if not len(numbers):
-        return None
-    command = np.stack([column[axis][stepped] for axis in ("vx", "vy", "wz")], axis=1)
-    return Steps(
-        now_ns=column["now_ns"][stepped].astype(np.int64),
-        state_tick=column["state_tick"][stepped].astype(np.int64),
-        command=command.astype(np.float32),
-        begins=begins[used],
-        observation=observation[used],
-        action=action[used],
-        known=(seen & given)[used],
-        observation_names=observation_names,
-        action_names=action_names,
-        ticks=(int(numbers[0]), int(numbers[-1]), len(numbers)),
-    )
+def _bundles_of(bag: Bag, robot: RobotSpec) -> list[Bundle]:
+    found = [bundle_of(bag, robot)]
+    while attached("policy.onnx", len(found)) in bag.attachments:
+        found.append(bundle_of(bag, robot, len(found)))
+    return found
 
 
 def replay_policy(recorded: Recorded, other: Bundle | None = None) -> PolicyReplay:
-    """Through the bag's own policy, or through another one at the same states; part by part. A run
-    of several policies is replayed as one, and another is compared with the one that started."""
-    if other is None and attached("policy.onnx", 1) in recorded.bag.attachments:
-        from sim2real_deploy.analysis.switched_replay import replay_switched
-
-        return replay_switched(recorded)
+    """Through the bag's own policies; or through another one, compared with the policy that
+    started, in the steps of that policy. Part by part."""
     start = time.perf_counter()
-    own = bundle_of(recorded.bag, recorded.robot)
-    run = _Run(recorded, own, other or own)
+    for name in (LOW_STATE, TICKS, OBSERVATION, ACTION):
+        recorded.bag.require(name)
+    if other is None:
+        own = _bundles_of(recorded.bag, recorded.robot)
+        replay = _Replay(own, own)
+    else:
+        replay = _Replay([bundle_of(recorded.bag, recorded.robot)], [other])
     for span in recorded.bag.parts(PART_S):
-        window = recorded.bag.within((span[0] - MARGIN_NS, span[1] + MARGIN_NS))
-        steps = recorded_steps(Recorded(window), span)
+        window = Recorded(recorded.bag.within((span[0] - MARGIN_NS, span[1] + MARGIN_NS)))
+        steps = recorded_steps(window, replay.names, span)
         if steps is not None:
-            run.replay(Recorded(window), steps)
-    return run.result(time.perf_counter() - start)
+            replay.run(window, steps)
+    return replay.result(time.perf_counter() - start)
 
 
-class _Run:
-    """The policy on its way through the parts of a bag, and what was found so far."""
+class _Replay:
+    """Takes the policies through the parts of a bag and collects the differences."""
 
-    def __init__(self, recorded: Recorded, own: Bundle, bundle: Bundle) -> None:
-        for name in (LOW_STATE, TICKS, OBSERVATION, ACTION):
-            recorded.bag.require(name)
-        self._own, self._policy, self._robot = own, bundle.open(), recorded.robot
-        self._same = bundle.contract.sha256 == own.contract.sha256
-        self._same &= bundle.contract == own.contract
-        self._told = _told_columns(self._policy) if self._same else []
-        self._rows: list[tuple[int, int, int]] = []  # of ticks in each part
+    def __init__(self, own: Sequence[Bundle], bundles: Sequence[Bundle]) -> None:
+        self.names = [bundle.contract.name for bundle in own]
+        self._spec, self._rate_hz = own[0].spec, own[0].contract.rate_hz
+        self._policies = Repertoire([bundle.open() for bundle in bundles]).policies
+        self._odometry = next((p.odometry for p in self._policies if p.odometry), None)
+        self._odometry_tick = -1  # of the last state that the odometry was given
+        self._tracks = [
+            _Track(policy, recorded, bundle.contract == recorded.contract)
+            for policy, recorded, bundle in zip(self._policies, own, bundles, strict=True)
+        ]
+        self._ticks: list[tuple[int, int, int]] = []  # of each part
         self._first: Difference | None = None
         self._first_ns: int | None = None
-        self._steps = self._states_missing = self._values_missing = self._different = 0
-        self._compared = 0
-        joints = recorded.robot.joint_count
-        self._squares, self._largest = np.zeros(joints), np.zeros(joints, np.float32)
-        self._odometry_tick = -1  # of the last state that the odometry was given
+        self._steps = self._states_missing = 0
 
-    def replay(self, recorded: Recorded, steps: Steps) -> None:
-        policy, same = self._policy, self._same
-        observations, actions = np.empty_like(steps.observation), np.empty_like(steps.action)
-        targets = np.empty((len(steps), self._robot.joint_count), np.float32)
-        compared = np.zeros(len(steps), np.bool_)
-        for index, state in self._states_in_order(recorded, steps):
-            if steps.begins[index]:
-                policy.reset()
+    def run(self, recorded: Recorded, steps: RecordedSteps) -> None:
+        for track, own in zip(self._tracks, steps.policies, strict=True):
+            track.load(own)
+        for row, state in self._states_in_order(recorded, steps):
+            running = [track for track in self._tracks if track.runs(row)]
+            for track in running:
+                track.begin(row, self._policies)
             if state is None:
                 self._states_missing += 1
                 continue
-            policy.observe(state, steps.command[index].tolist())
-            if self._told and steps.known[index]:
-                policy.observation[self._told] = steps.observation[index, self._told]
-            targets[index] = policy.infer()
-            compared[index] = steps.known[index]
-            if same:
-                observations[index], actions[index] = policy.observation, policy.action
+            for track in running:
+                track.step(row, state)
         if self._first_ns is None and len(steps):
             self._first_ns = int(steps.now_ns[0])
-        if same:
-            wrong = _different(steps.observation, observations, compared)
-            wrong_action = _different(steps.action, actions, compared)
-            self._different += int(wrong.sum() + wrong_action.sum())
-            if self._first is None:
-                found = _first(steps, wrong, observations, wrong_action, actions)
-                self._first = None if found is None else self._placed(found, steps)
-        apart = np.abs(targets - _targets(self._own, steps.action))[compared]
-        if len(apart):
-            self._squares += (apart.astype(float) ** 2).sum(axis=0)
-            self._largest = np.maximum(self._largest, apart.max(axis=0))
-        self._compared += len(apart)
-        self._values_missing += int(np.count_nonzero(~steps.known))
+        found = [track.compare(self._steps, self._first_ns or 0) for track in self._tracks]
+        firsts = (first for first in found if first is not None)
+        self._first = self._first or min(firsts, key=lambda first: first.step, default=None)
         self._steps += len(steps)
-        self._rows.append(steps.ticks)
-
-    def _placed(self, found: Difference, steps: Steps) -> Difference:
-        """Counted from the first step of the bag and not of the part."""
-        assert self._first_ns is not None
-        seconds = float(steps.now_ns[found.step] - self._first_ns) / 1e9
-        return replace(found, step=self._steps + found.step, seconds=seconds)
+        self._ticks.append(steps.ticks)
 
     def result(self, replay_s: float) -> PolicyReplay:
-        present = sum(count for _, _, count in self._rows)
-        span = self._rows[-1][1] - self._rows[0][0] + 1 if self._rows else 0
+        tracks = self._tracks
+        present = sum(count for _, _, count in self._ticks)
+        span = self._ticks[-1][1] - self._ticks[0][0] + 1 if self._ticks else 0
+        squares, compared = sum(t.squares for t in tracks), sum(t.compared for t in tracks)
         return PolicyReplay(
-            same_policy=self._same,
-            steps=self._steps,
-            recorded_s=self._steps / self._own.contract.rate_hz,
+            same_policy=all(track.same for track in tracks),
+            steps=sum(track.count for track in tracks),
+            recorded_s=self._steps / self._rate_hz,
             replay_s=replay_s,
             ticks_missing=span - present,
             states_missing=self._states_missing,
-            values_missing=self._values_missing,
-            values_different=self._different,
+            values_missing=sum(track.values_missing for track in tracks),
+            values_different=sum(track.values_different for track in tracks),
             first=self._first,
-            joint_names=self._robot.joint_names,
-            target_rms=np.sqrt(self._squares / max(1, self._compared)).astype(np.float32),
-            target_max=self._largest,
+            joint_names=self._spec.joint_names,
+            target_rms=np.sqrt(squares / max(1, compared)).astype(np.float32),
+            target_max=np.max([track.largest for track in tracks], axis=0),
         )
 
     def _states_in_order(
-        self, recorded: Recorded, steps: Steps
+        self, recorded: Recorded, steps: RecordedSteps
     ) -> Iterator[tuple[int, RobotState | None]]:
-        """The state of each step, decoded as control does. Odometry, if the policy sees its
-        velocity, gets every state before it, timed by the robot's own millisecond counter."""
-        odometry = self._policy.odometry
+        """The state of each step, decoded as control does. Odometry, if a policy observes velocity,
+        gets every state before it, timed by the robot's own millisecond counter."""
+        odometry = self._odometry
         samples = _samples(recorded, steps, every=odometry is not None)
         decoder = StateDecoder(recorded.robot)
         order = sorted(tick for tick in samples if tick > self._odometry_tick)
         at = 0
-        for index, tick in enumerate(steps.state_tick.tolist()):
+        for row, tick in enumerate(steps.state_tick.tolist()):
             while odometry is not None and at < len(order) and order[at] <= tick:
                 odometry.update(decoder.decode(samples[order[at]], order[at] * 1_000_000))
                 self._odometry_tick = order[at]
                 at += 1
             sample = samples.get(tick)
-            now_ns = int(steps.now_ns[index]) if odometry is None else tick * 1_000_000
-            yield index, None if sample is None else decoder.decode(sample, now_ns)
+            now_ns = int(steps.now_ns[row]) if odometry is None else tick * 1_000_000
+            yield row, None if sample is None else decoder.decode(sample, now_ns)
 
 
-def _samples(recorded: Recorded, steps: Steps, every: bool) -> dict[int, bytes]:
-    """The states that the steps used, by the robot's counter; or every one."""
+class _Track:
+    """One policy in its own steps, compared with what was recorded of it."""
+
+    def __init__(self, policy: Policy, recorded: Bundle, same: bool) -> None:
+        self.policy, self.same, self._recorded = policy, same, recorded
+        self._copied = _copied_columns(policy) if same else []
+        self.count = self.values_missing = self.values_different = self.compared = 0
+        joints = len(policy.target)
+        self.squares, self.largest = np.zeros(joints), np.zeros(joints, np.float32)
+
+    def load(self, steps: Steps) -> None:
+        """The steps of the next part."""
+        self._steps = steps
+        self._index_of = {row: index for index, row in enumerate(steps.rows.tolist())}
+        self._observations = np.zeros_like(steps.observation)
+        self._actions = np.zeros_like(steps.action)
+        self._targets = np.zeros((len(steps), len(self.policy.target)), np.float32)
+        self._compared = np.zeros(len(steps), np.bool_)
+
+    def runs(self, row: int) -> bool:
+        return row in self._index_of
+
+    def begin(self, row: int, clocks: Sequence[Policy]) -> None:
+        begins = int(self._steps.begins[self._index_of[row]])
+        if begins != GOES_ON:
+            self.policy.reset()
+            if begins != FRESH and begins < len(clocks):
+                self.policy.keep_time(clocks[begins])
+
+    def step(self, row: int, state: RobotState) -> None:
+        policy, steps, index = self.policy, self._steps, self._index_of[row]
+        known = steps.known[index]
+        policy.observe(state, steps.command[index].tolist())
+        if self._copied and known:
+            policy.observation[self._copied] = steps.observation[index, self._copied]
+        self._targets[index] = policy.infer()
+        self._compared[index] = known
+        if self.same and known:
+            self._observations[index], self._actions[index] = policy.observation, policy.action
+
+    def compare(self, first_step: int, first_ns: int) -> Difference | None:
+        """The first difference in this part, counted from the first step of the recording."""
+        steps, compared = self._steps, self._compared
+        self.count += len(steps)
+        self.values_missing += int(np.count_nonzero(~steps.known))
+        if not compared.any():
+            return None
+        apart = np.abs(self._targets - _targets(self._recorded, steps.action))[compared]
+        self.squares += (apart.astype(float) ** 2).sum(axis=0)
+        self.largest = np.maximum(self.largest, apart.max(axis=0))
+        self.compared += len(apart)
+        if not self.same:
+            return None
+        recorded = np.hstack((steps.observation, steps.action))
+        replayed = np.hstack((self._observations, self._actions))
+        wrong = _different(recorded, replayed, compared)
+        self.values_different += int(wrong.sum())
+        if not wrong.any():
+            return None
+        names = [f"observation {name}" for name in steps.observation_names]
+        names += [f"action {name}" for name in steps.action_names]
+        row, entry = np.argwhere(wrong)[0]
+        return Difference(
+            first_step + int(steps.rows[row]),
+            float(steps.now_ns[row] - first_ns) / 1e9,
+            int(steps.state_tick[row]),
+            names[entry],
+            float(recorded[row, entry]),
+            float(replayed[row, entry]),
+        )
+
+
+def _samples(recorded: Recorded, steps: RecordedSteps, every: bool) -> dict[int, bytes]:
+    """The states that the steps used, or all, by the robot's counter."""
     topic = recorded.bag.require(LOW_STATE)
     layout = FAMILIES[recorded.robot.wire.family].state
     wanted = np.unique(steps.state_tick)
@@ -288,9 +295,9 @@ def _samples(recorded: Recorded, steps: Steps, every: bool) -> dict[int, bytes]:
     return samples
 
 
-def _told_columns(policy: Policy) -> list[int]:
-    """Of what the network sees: what no state alone tells (odometry, extra commands). A replay
-    takes it from the recording."""
+def _copied_columns(policy: Policy) -> list[int]:
+    """Columns of the observation that no state determines (odometry, extra commands): a replay
+    copies them from the recording."""
     return [
         column
         for column, label in enumerate(policy.labels)
@@ -298,58 +305,16 @@ def _told_columns(policy: Policy) -> list[int]:
     ]
 
 
-def _matched(
-    series: Series, ticks: Series, block_of_step: npt.NDArray[np.intp]
-) -> tuple[tuple[str, ...], Floats, npt.NDArray[np.bool_]]:
-    """The values of each step: control publishes them just before the block of ticks it is in.
-
-    If a block has lost one, all its values are unknown: nobody can tell which it was.
-    """
-    names, rows = labelled(series)
-    block_of_value = np.searchsorted(ticks.publish_ns, series.publish_ns)
-    blocks = len(ticks) + 1
-    steps_in = np.bincount(block_of_step, minlength=blocks)
-    values_in = np.bincount(block_of_value, minlength=blocks)
-    whole = steps_in == values_in
-    known = whole[block_of_step]
-    values = np.full((len(block_of_step), len(names)), np.nan, np.float32)
-    values[known] = rows[whole[block_of_value]]
-    return names, values, known
-
-
-def _different(recorded: Floats, replayed: Floats, compared: npt.NDArray[np.bool_]) -> Floats:
+def _different(
+    recorded: Floats, replayed: Floats, compared: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
     """Bitwise: -0.0 differs from 0.0, a NaN equals itself."""
-    wrong: Floats = (recorded.view(np.uint32) != replayed.view(np.uint32)) & compared[:, None]
-    return wrong
-
-
-def _first(
-    steps: Steps, wrong: Floats, observations: Floats, wrong_action: Floats, actions: Floats
-) -> Difference | None:
-    """In the earliest step that differs; observation before action."""
-    rows = np.flatnonzero(wrong.any(axis=1) | wrong_action.any(axis=1))
-    if not len(rows):
-        return None
-    row = int(rows[0])
-    if wrong[row].any():
-        bad, kind, names = wrong[row], "observation", steps.observation_names
-        before, after = steps.observation[row], observations[row]
-    else:
-        bad, kind, names = wrong_action[row], "action", steps.action_names
-        before, after = steps.action[row], actions[row]
-    entry = int(np.flatnonzero(bad)[0])
-    return Difference(
-        row,
-        float(steps.now_ns[row] - steps.now_ns[0]) / 1e9,
-        int(steps.state_tick[row]),
-        f"{kind} {names[entry]}",
-        float(before[entry]),
-        float(after[entry]),
-    )
+    wrong = recorded.view(np.uint32) != replayed.view(np.uint32)
+    return np.asarray(wrong & compared[:, None])
 
 
 def _targets(bundle: Bundle, actions: Floats) -> Floats:
-    """Joint targets, SDK order, of recorded actions."""
+    """The joint targets, in SDK order, of recorded actions."""
     contract = bundle.contract
     clip = np.array(contract.action.clip or [(-np.inf, np.inf)] * len(contract.joints), np.float32)
     clipped = np.clip(actions, clip[:, 0], clip[:, 1])

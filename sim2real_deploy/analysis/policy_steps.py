@@ -1,4 +1,4 @@
-"""The steps of each policy in a recording: what it was given, what it gave, where it began."""
+"""The policy steps in a recording: each policy's inputs and outputs, and where it was reset."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.bags.mcap_file import ALWAYS, Span
 from sim2real_deploy.bags.recorded import Recorded, Series, labelled
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.topics import ACTION, LOW_STATE, OBSERVATION, TICKS, action, observation
 
-FRESH = -1  # in `Steps.begins`: reset, with nobody's clock to go on from
+FRESH = -1  # in `Steps.begins`: reset, with the gait clock at zero
 GOES_ON = -2  # no reset
 
 
@@ -19,7 +20,7 @@ GOES_ON = -2  # no reset
 class Steps:
     """Inputs and outputs of one policy in each of its steps."""
 
-    rows: npt.NDArray[np.intp]  # which steps of the run these are, counting every policy's
+    rows: npt.NDArray[np.intp]  # their numbers among the steps of all policies
     now_ns: npt.NDArray[np.int64]
     state_tick: npt.NDArray[np.int64]
     command: Floats
@@ -35,60 +36,71 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """All steps of a run, in their order, and those of each policy."""
+class RecordedSteps:
+    """All policy steps of a recording in order, and those of each policy."""
 
     now_ns: npt.NDArray[np.int64]
     state_tick: npt.NDArray[np.int64]
     policies: tuple[Steps, ...]
-    ticks_missing: int
+    ticks: tuple[int, int, int]  # first and last row of control/ticks, and how many there are
 
     def __len__(self) -> int:
         return len(self.now_ns)
 
 
-def recorded_run(recorded: Recorded, names: Sequence[str] = ("",)) -> Run:
-    """The steps of the policies of these names, in the order of the bring-up's list."""
+def recorded_steps(
+    recorded: Recorded, names: Sequence[str] = ("",), core: Span = ALWAYS
+) -> RecordedSteps | None:
+    """The steps of the policies with these names, in the order of the bring-up's list: those in
+    blocks of ticks received within `core`. None if there is no such block."""
     for name in (LOW_STATE, TICKS, OBSERVATION, ACTION):
         recorded.bag.require(name)
     places = list(enumerate(names))
     topics = [topic(name, k) for k, name in places for topic in (observation, action)]
     loaded = recorded.load((TICKS, *topics))
+    if TICKS not in loaded:
+        return None
     series = {topic: _as_published(part) for topic, part in loaded.items()}
     ticks = series[TICKS]
     labels, rows = labelled(ticks)
     column = {label: rows[:, index] for index, label in enumerate(labels)}
+    block_of_row = np.repeat(np.arange(len(ticks)), ticks["layout.dim.0.size"])
+    in_core = ((ticks.log_ns >= core[0]) & (ticks.log_ns < core[1]))[block_of_row]
+    numbers = column["tick"][in_core]
+    if not len(numbers):
+        return None
     stepped = np.flatnonzero(column["policy_stepped"] > 0)
+    used = in_core[stepped]
+    row_of = np.cumsum(used) - 1
     now_ns, state_tick = (column[c][stepped].astype(np.int64) for c in ("now_ns", "state_tick"))
     command = np.stack([column[axis][stepped] for axis in ("vx", "vy", "wz")], axis=1)
-    block_of_row = np.repeat(np.arange(len(ticks)), ticks["layout.dim.0.size"])
     policies = []
     for k, name in places:
-        begins = _begins(column, stepped, k)
-        of = np.flatnonzero(column["policy_stepped"][stepped].astype(np.int64) >> k & 1)
-        block = block_of_row[stepped[of]]
+        own = np.flatnonzero(column["policy_stepped"][stepped].astype(np.int64) >> k & 1)
+        block, kept = block_of_row[stepped[own]], used[own]
         seen_names, seen, seen_known = _matched(series.get(observation(name, k)), ticks, block)
         given_names, given, given_known = _matched(series.get(action(name, k)), ticks, block)
+        own = own[kept]
         policies.append(
             Steps(
-                rows=of,
-                now_ns=now_ns[of],
-                state_tick=state_tick[of],
-                command=command[of].astype(np.float32),
-                begins=begins[of],
-                observation=seen,
-                action=given,
-                known=seen_known & given_known,
+                rows=row_of[own],
+                now_ns=now_ns[own],
+                state_tick=state_tick[own],
+                command=command[own].astype(np.float32),
+                begins=_begins(column, stepped, k)[own],
+                observation=seen[kept],
+                action=given[kept],
+                known=(seen_known & given_known)[kept],
                 observation_names=seen_names,
                 action_names=given_names,
             )
         )
-    missing = int(column["tick"][-1] - column["tick"][0]) + 1 - len(rows)
-    return Run(now_ns, state_tick, tuple(policies), missing)
+    present = (int(numbers[0]), int(numbers[-1]), len(numbers))
+    return RecordedSteps(now_ns[used], state_tick[used], tuple(policies), present)
 
 
 def _as_published(series: Series) -> Series:
-    """In the order of publishing: on a busy computer messages may be received in another."""
+    """Sorted by publishing time: a busy machine may receive messages in another order."""
     order = np.argsort(series.publish_ns, kind="stable")
     columns = {name: values[order] for name, values in series.columns.items()}
     return Series(series.log_ns[order], series.publish_ns[order], columns)
@@ -97,8 +109,8 @@ def _as_published(series: Series) -> Series:
 def _begins(
     column: dict[str, npt.NDArray[np.float64]], stepped: npt.NDArray[np.intp], place: int
 ) -> npt.NDArray[np.int64]:
-    """Of each step of the run, how the policy at this place begins, if it does. A walk begins it
-    afresh; one that did not run in the step before takes over from the one that was active."""
+    """For each step of the run, how the policy at this place begins, if it does. A walk starts it
+    fresh; if it did not run in the step before, it takes over from the policy that was active."""
     walking = column["mode"] == Mode.WALKING
     entered = walking & ~np.concatenate(([False], walking[:-1]))
     walk = np.cumsum(entered)[stepped]
@@ -117,11 +129,11 @@ def _begins(
 def _matched(
     series: Series | None, ticks: Series, block_of_step: npt.NDArray[np.intp]
 ) -> tuple[tuple[str, ...], Floats, npt.NDArray[np.bool_]]:
-    """The values of each step: control publishes them just before the block of ticks it is in.
+    """The values of each step: control publishes them just before the step's block of ticks.
 
-    If a block has lost one, all its values are unknown: nobody can tell which it was.
+    If a block has lost one, all its values are unknown, because it cannot be told which one.
     """
-    if series is None:  # it was loaded and never ran
+    if series is None:  # the policy was loaded and never ran
         return (), np.empty((len(block_of_step), 0), np.float32), np.zeros(len(block_of_step), bool)
     names, rows = labelled(series)
     block_of_value = np.searchsorted(ticks.publish_ns, series.publish_ns)

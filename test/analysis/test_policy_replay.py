@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim2real_deploy.analysis.policy_replay import recorded_steps, replay_policy
-from sim2real_deploy.analysis.policy_steps import recorded_run
+from sim2real_deploy.analysis.policy_replay import replay_policy
+from sim2real_deploy.analysis.policy_steps import recorded_steps
 from sim2real_deploy.bags import Bag, BagWriter, Message
 from sim2real_deploy.bags.recorded import Recorded
 from sim2real_deploy.checks import exit_code
@@ -102,7 +102,9 @@ def test_another_policy_is_compared_joint_by_joint(walk_bag: Path, tmp_path: Pat
     walked = load_bundle(POLICY, spec).contract
     assert walked.joints == spec.joint_names
     action = walked.action
-    asked = recorded_steps(recorded).action * np.float32(action.scale) + np.float32(action.offset)
+    asked = recorded_steps(recorded).policies[0].action * np.float32(action.scale) + np.float32(
+        action.offset
+    )
     expected = np.sqrt(np.mean((asked - spec.stand_pose) ** 2, axis=0))
     np.testing.assert_allclose(replay.target_rms, expected, rtol=1e-4)
     assert exit_code(replay.checks()) == 0
@@ -146,7 +148,7 @@ def test_a_walk_of_several_policies_is_replayed_bit_for_bit(
         meanwhile=break_it,
     )
     recorded = Recorded(Bag(path))
-    run = recorded_run(recorded, ("go2_walk", "go2_rough"))
+    run = recorded_steps(recorded, ("go2_walk", "go2_rough"))
     both = np.intersect1d(run.policies[0].rows, run.policies[1].rows)
     assert len(both) > 30  # two blends, side by side
     assert len(run) > len(run.policies[0]) > len(both)
