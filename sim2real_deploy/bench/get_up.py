@@ -119,12 +119,13 @@ def recover(spec: RobotSpec, stage: str, seed: int) -> Recovery:
     return result
 
 
-def run(robot: str, stage: str, poses: int, progress: Progress) -> BenchResult:
+def run(robot: str, stage: str, poses: int, first: int, progress: Progress) -> BenchResult:
+    """Poses of the seeds from `first` on."""
     spec = load_robot(robot)
     recoveries = []
-    for seed in range(poses):
-        progress("random poses", seed / poses)
-        recoveries.append(recover(spec, stage, seed))
+    for number in range(poses):
+        progress("random poses", number / poses)
+        recoveries.append(recover(spec, stage, first + number))
     stood = [one for one in recoveries if one.stands]
     most = load_stage(stage).torque_fraction + ROUNDING
     checks = [

@@ -30,6 +30,8 @@ TURNING_ERROR = 0.15  # rad/s
 TILT = 6.0  # degrees
 SURVIVAL = 0.95  # of the runs with pushes
 TORQUE = 0.8  # of the limit, at AT_EASE
+CLEARANCE = 0.04  # m, mean of swinging feet, at AT_EASE
+CUT = 0.05  # of the time, at most, the range limit may cut a target
 AT_EASE = "forward 0.5"
 KICK = Pushes(force=300.0, direction="any", duration=0.05, every=3.0)  # 1 m/s of a Go2
 
@@ -98,13 +100,16 @@ class WalkRun:
     tilt: float  # rad, the most
     torque: float  # the most, as a share of the joint's limit
     touched: tuple[str, ...]  # what touched anything besides the feet
+    clearance: float  # m, mean height of swinging feet
+    cut: float  # share of the time in which the range limit acts
+    cost: float | None  # of transport; None where it hardly went anywhere
 
 
 def roll_out(bundle: Bundle, trial: Trial, seed: int) -> WalkRun:
     episode, record = watch_episode(bundle, FIRST, trial.scenario(bundle.spec.name), seed)
     figures = episode.figures
     if figures is None:
-        return WalkRun(False, (0.0, 0.0, 0.0), trial.command, 0.0, 0.0, ())
+        return WalkRun(False, (0.0, 0.0, 0.0), trial.command, 0.0, 0.0, (), 0.0, 0.0, None)
     judged = record.truths[round(SETTLE_S * record.rate_hz) :] or record.truths
     return WalkRun(
         survived=episode.ended_s is None,
@@ -113,6 +118,9 @@ def roll_out(bundle: Bundle, trial: Trial, seed: int) -> WalkRun:
         tilt=max(tilt(truth.quaternion) for truth in judged),
         torque=figures.torque,
         touched=tuple(sorted({name for truth in judged for name in truth.contacts})),
+        clearance=figures.clearance,
+        cut=figures.limits.get("range", 0.0),
+        cost=figures.cost_of_transport,
     )
 
 
@@ -128,9 +136,13 @@ class TrialRow:
     tilt: float  # degrees, the most
     torque: float  # share of the limit, the most
     touched: tuple[str, ...]
+    clearance: float  # m, mean
+    cut: float  # share of the time, mean
+    cost: float | None  # of transport, mean
 
     @classmethod
     def of(cls, trial: Trial, runs: list[WalkRun]) -> "TrialRow":
+        costs = [run.cost for run in runs if run.cost is not None]
         return cls(
             trial,
             sum(not run.survived for run in runs),
@@ -140,6 +152,9 @@ class TrialRow:
             float(np.degrees(max(run.tilt for run in runs))),
             max(run.torque for run in runs),
             tuple(sorted({name for run in runs for name in run.touched})),
+            float(np.mean([run.clearance for run in runs])),
+            float(np.mean([run.cut for run in runs])),
+            float(np.mean(costs)) if costs else None,
         )
 
 
@@ -196,22 +211,29 @@ def judge(rows: Iterable[TrialRow]) -> list[Check]:
                 Check.at_most(f"{name}: error turning", wz, TURNING_ERROR, "rad/s"),
                 Check.at_most(f"{name}: tilt", row.tilt, TILT, "degrees"),
                 Check.at_most(f"{name}: other contacts", len(row.touched), 0),
+                Check.at_most(f"{name}: range limit acts", row.cut, CUT, "of the time"),
             ]
         if name == AT_EASE:
-            checks.append(Check.at_most(f"{name}: peak torque", row.torque, TORQUE, "of limit"))
+            checks += [
+                Check.at_most(f"{name}: peak torque", row.torque, TORQUE, "of limit"),
+                Check.at_least(f"{name}: foot clearance", row.clearance, CLEARANCE, "m"),
+            ]
     return checks
 
 
 def markdown(rows: Iterable[TrialRow]) -> str:
     lines = [
-        "| trial | falls | vx, vy, wz reached | error | tilt | peak torque | other contacts |",
-        "|---|---|---|---|---|---|---|",
+        "| trial | falls | vx, vy, wz reached | error | tilt | peak torque | clearance, cm "
+        "| cost of transport | range limit acts | other contacts |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         reached = ", ".join(f"{value:.2f}" for value in row.velocity)
         error = ", ".join(f"{value:.2f}" for value in row.error)
         lines.append(
             f"| {row.trial.name} | {row.falls}/{row.runs} | {reached} | {error} "
-            f"| {row.tilt:.1f} | {row.torque:.0%} | {', '.join(row.touched) or 'none'} |"
+            f"| {row.tilt:.1f} | {row.torque:.0%} | {100 * row.clearance:.1f} "
+            f"| {'-' if row.cost is None else f'{row.cost:.2f}'} | {row.cut:.1%} "
+            f"| {', '.join(row.touched) or 'none'} |"
         )
     return "\n".join(lines) + "\n"

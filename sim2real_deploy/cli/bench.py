@@ -158,6 +158,7 @@ def adaptation(
 def get_up(
     json: Json = None,
     poses: Annotated[int, typer.Option(min=1, help="Random ones, each from its seed.")] = 100,
+    first: Annotated[int, typer.Option(min=0, help="Seed of the first pose.")] = 0,
     stage: Annotated[str, typer.Option(help="Whose limits hold.")] = "indoor",
     robot: Robot = "go2",
 ) -> None:
@@ -165,7 +166,9 @@ def get_up(
     from sim2real_deploy.bench import get_up as benchmark
     from sim2real_deploy.bench.conduct import conduct
 
-    raise typer.Exit(conduct("bench getup", partial(benchmark.run, robot, stage, poses), json))
+    raise typer.Exit(
+        conduct("bench getup", partial(benchmark.run, robot, stage, poses, first), json)
+    )
 
 
 @bench.command()

@@ -23,7 +23,9 @@ from sim2real_deploy.robots.geometry import tilt
 from sim2real_deploy.twin.robot import TwinRobot
 
 ROBOT = load_robot("go2")
-GOOD = TrialRow(COMMANDS[1], 0, 20, (0.5, 0.0, 0.0), (0.02, 0.01, 0.03), 3.0, 0.5, ())
+GOOD = TrialRow(
+    COMMANDS[1], 0, 20, (0.5, 0.0, 0.0), (0.02, 0.01, 0.03), 3.0, 0.5, (), 0.045, 0.01, 0.5
+)
 
 
 def failed(row: TrialRow) -> list[str]:
@@ -44,6 +46,8 @@ def test_a_good_row_passes() -> None:
         ({"tilt": 6.5}, "tilt"),
         ({"torque": 0.81}, "peak torque"),
         ({"touched": ("FL_calf_lower",)}, "other contacts"),
+        ({"clearance": 0.039}, "foot clearance"),
+        ({"cut": 0.06}, "range limit acts"),
     ],
 )
 def test_each_failing_is_seen_and_named(change: dict, what: str) -> None:
@@ -57,7 +61,7 @@ def test_one_fall_in_twenty_is_allowed_under_pushes_and_two_are_not() -> None:
 
 
 def test_rows_take_the_worst_of_what_must_not_happen() -> None:
-    result = WalkRun(True, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0.05, 0.3, ())
+    result = WalkRun(True, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0.05, 0.3, (), 0.04, 0.0, None)
     worse = replace(result, survived=False, tilt=0.5, torque=0.9, touched=("trunk",))
     row = TrialRow.of(COMMANDS[0], [result, worse])
     assert (row.falls, row.runs, row.torque, row.touched) == (1, 2, 0.9, ("trunk",))
