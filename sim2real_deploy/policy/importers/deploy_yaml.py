@@ -23,7 +23,8 @@ from sim2real_deploy.policy.importers.draft import (
     standing_included,
 )
 from sim2real_deploy.policy.importers.places import find_network
-from sim2real_deploy.policy.importers.vocabulary import translate
+from sim2real_deploy.policy.importers.robots import known_robots
+from sim2real_deploy.policy.importers.vocabulary import extra_command, translate
 
 NAME = "unitree_rl_lab deploy.yaml"
 TERMS = {
@@ -60,7 +61,7 @@ class _Term(Foreign):
     params: dict[str, Any] | None = None
     clip: Range | None = None
     scale: Numbers | None = None
-    history_length: int = 1
+    history_length: int | None = 1
 
 
 class _Deploy(Foreign):
@@ -102,7 +103,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     kd = _by_motor(deploy.damping, order, f"{file}: damping")
     assumed: list[str] = []
     found = find_network(file, answers.network)
-    groups = _groups(deploy.observations, count, file, _clock_rests(found))
+    groups = _groups(deploy.observations, count, file, _clock_rests(found), answers)
     return Draft(
         source=file,
         network=found,
@@ -119,8 +120,14 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             "command_ranges": _ranges(deploy.commands, file, answers, assumed),
         },
         assumed=assumed,
-        hold_rest=sorted(order) != list(range(count)),
+        hold_rest=_moves_a_part(order),
     )
+
+
+def _moves_a_part(order: tuple[int, ...]) -> bool:
+    """Whether some motors are left out: numbers are skipped, or no robot has so few."""
+    whole = {spec.joint_count for spec in known_robots()}
+    return sorted(order) != list(range(len(order))) or len(order) not in whole
 
 
 def _by_motor(gains: tuple[float, ...], order: tuple[int, ...], where: str) -> dict[int, float]:
@@ -156,7 +163,7 @@ def _clock_rests(policy: Path) -> bool:
 
 
 def _groups(
-    content: dict[str, Any], joints: int, file: Path, clock_rests: bool
+    content: dict[str, Any], joints: int, file: Path, clock_rests: bool, answers: Answers
 ) -> list[dict[str, Any]]:
     """One group, or one per input of the network; `use_gym_history` anywhere holds for all."""
     first = next((value for value in content.values() if isinstance(value, dict)), {})
@@ -178,7 +185,7 @@ def _groups(
                     raise Refusal(f"{where}.scale_first: must stand before the terms it is for")
                 scale_first = _flag(value, f"{where}.{key}")
             else:
-                rows.append(_term(key, value, joints, f"{where}.{key}", clock_rests))
+                rows.append(_term(key, value, joints, f"{where}.{key}", clock_rests, answers))
         groups.append({"input": name, "terms": rows, "clip_first": not scale_first})
     return [{**group, "layout": layout} for group in groups]
 
@@ -189,14 +196,16 @@ def _flag(value: Any, where: str) -> bool:
     return value
 
 
-def _term(name: str, content: Any, joints: int, where: str, clock_rests: bool) -> dict[str, Any]:
+def _term(
+    name: str, content: Any, joints: int, where: str, clock_rests: bool, answers: Answers
+) -> dict[str, Any]:
     term = configfile.parse(content or {}, _Term, where)
     params = term.params or {}
     selected = params.get("asset_cfg")
     if isinstance(selected, dict):
         _all_joints(selected.get("joint_ids"), joints, f"{where}.params.asset_cfg.joint_ids")
-    ours = translate(name, TERMS, where)
-    row: dict[str, Any] = {"name": ours, "history": max(term.history_length, 1)}
+    row = extra_command(name, answers) or {"name": translate(name, TERMS, where)}
+    row["history"] = max(term.history_length or 1, 1)
     if term.scale is not None:
         row["scale"] = term.scale
     if term.clip is not None:

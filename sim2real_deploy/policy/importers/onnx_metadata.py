@@ -1,17 +1,29 @@
 """mjlab and its relatives: an ONNX file that carries part of its contract as metadata.
 
-The metadata has no rate, no observation scales and no command ranges. mjlab's own tasks run at
-50 Hz and scale nothing: that is taken, said, and can be set.
+The metadata has no rate, no scales, no history and no command ranges. mjlab's own tasks run at
+50 Hz and scale nothing: that is assumed, reported, and can be set. A history shows in the size of
+the network's input. The env.yaml of the training run (mjlab_env.py) says all of it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.importers import network
-from sim2real_deploy.policy.importers.draft import Answers, Draft, Numbers, spread
-from sim2real_deploy.policy.importers.vocabulary import translate
+from sim2real_deploy.policy.importers.draft import (
+    Answers,
+    Draft,
+    Held,
+    Numbers,
+    Range,
+    spread,
+    standing_included,
+)
+from sim2real_deploy.policy.importers.robots import known_robots
+from sim2real_deploy.policy.importers.vocabulary import extra_command, translate
 
 NAME = "mjlab ONNX metadata"
 TERMS = {
@@ -23,27 +35,114 @@ RATE_HZ = 50.0
 GAIT_PERIOD, STANDING_STILL = 0.6, 0.1
 # Both files round, to one digit or more; where 8 % apart, rounding is not the reason.
 LARGEST_SHARE, LARGEST_ANGLE = 0.08, 0.05
+# How many numbers a term has; None: one for each joint.
+_SIZES = {
+    "base_lin_vel": 3,
+    "base_ang_vel": 3,
+    "projected_gravity": 3,
+    "velocity_command": 3,
+    "gait_phase": 2,
+    "joint_pos_rel": None,
+    "joint_vel": None,
+    "last_action": None,
+}
+LONGEST_HISTORY = 30
+
+
+@dataclass(frozen=True, slots=True)
+class RunTerm:
+    """One observation, as the training run was configured."""
+
+    scale: Any = None
+    clip: Range | None = None
+    history: int = 1
+    period: float | None = None  # s, of a gait clock
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the env.yaml of a training run adds to the metadata."""
+
+    rate_hz: float
+    ranges: dict[str, Range] | None
+    moved: tuple[str, ...]  # patterns for the names of the joints that the action moves
+    terms: dict[str, RunTerm]
 
 
 def recognises(file: Path) -> bool:
     return "observation_names" in network.metadata(file)
 
 
-def read(file: Path, answers: Answers) -> Draft:
+def read(file: Path, answers: Answers, run: Run | None = None) -> Draft:
     data = network.metadata(file)
-    joints = _words(data, "joint_names", file)
+    every = _words(data, "joint_names", file)
+    joints = _moved_joints(every, run)
+    places = [every.index(name) for name in joints]
     names = _words(data, "observation_names", file)
     if _words(data, "command_names", file) == ["motion"]:
         raise Refusal(
             f"{file}: command_names: 'motion' is a recorded motion to follow; only policies that "
             "follow a velocity can be run"
         )
-    ours = [translate(name, TERMS, f"{file}: observation_names") for name in names]
-    scales = answers.optional("scales", {})
-    unknown = sorted(scales.keys() - set(names)) if isinstance(scales, dict) else []
-    if unknown:
-        raise Refusal(f"--set scales.{unknown[0]}: there is no such observation in {file}")
-    assumed = [
+    assumed: list[str] = []
+    orders: dict[str, tuple[Any, ...]] = {}
+    terms = _terms(names, file, answers, run)
+    group: dict[str, Any] = {"input": "", "terms": terms}
+    if run is None:
+        assumed = _stock_task(answers)
+        frames = _frames(terms, len(joints), file)
+        if frames > 1:
+            layout = answers.order("layout", ("by_term", "by_frame"), orders)
+            assumed.append(f"a history of {frames} frames, from the size of the network's input")
+            group = {
+                **group,
+                "terms": [{**term, "history": frames} for term in terms],
+                "layout": layout,
+            }
+    pose, kp, kd = (
+        _of_moved(_numbers(data, key, file), list(range(len(every))), len(every), f"{file}: {key}")
+        for key in ("default_joint_pos", "joint_stiffness", "joint_damping")
+    )
+    default = [pose[place] for place in places]
+    scale = _of_moved(action_scale(data, file), places, len(every), f"{file}: action_scale")
+    rest = {every[i]: Held(every[i], pose[i], kp[i], kd[i]) for i in range(len(every))}
+    ranges = run and run.ranges and {axis: standing_included(r) for axis, r in run.ranges.items()}
+    return Draft(
+        source=file,
+        network=answers.network or file,
+        joints=joints,
+        held=_held(joints, rest, answers),
+        claims={
+            "rate_hz": answers.optional("rate_hz", RATE_HZ if run is None else run.rate_hz),
+            "default_position": default,
+            "kp": [kp[place] for place in places],
+            "kd": [kd[place] for place in places],
+            "action": {"scale": scale, "offset": default, "observed": "raw"},
+            "observations": [group],
+            "command_ranges": ranges or answers.ranges(assumed),
+        },
+        notes={"run_path": data.get("run_path", "")},
+        assumed=assumed,
+        open_orders=orders,
+    )
+
+
+def _moved_joints(every: list[str], run: Run | None) -> list[str]:
+    patterns = (".*",) if run is None else run.moved
+    return [name for name in every if any(re.fullmatch(pattern, name) for pattern in patterns)]
+
+
+def _held(joints: list[str], rest: Mapping[str, Held], answers: Answers) -> list[Held]:
+    """The joints that the policy leaves alone, of those that the robot has: no fingers."""
+    for spec in known_robots(answers.robot):
+        if set(joints) <= set(spec.joint_names):
+            return [rest[name] for name in spec.joint_names if name in rest and name not in joints]
+    return []
+
+
+def _stock_task(answers: Answers) -> list[str]:
+    """What is taken from mjlab's own tasks, since no env.yaml says it."""
+    return [
         f"{key} (--set {how})"
         for key, how in (
             (f"{RATE_HZ:g} Hz, as mjlab's tasks run", "rate_hz=..."),
@@ -51,44 +150,52 @@ def read(file: Path, answers: Answers) -> Draft:
         )
         if not answers.has(how.partition("=")[0])
     ]
-    terms = [_row(name, our, scales, file, answers) for name, our in zip(names, ours, strict=True)]
-    default = _numbers(data, "default_joint_pos", file)
-    return Draft(
-        source=file,
-        network=answers.network or file,
-        joints=joints,
-        claims={
-            "rate_hz": answers.optional("rate_hz", RATE_HZ),
-            "default_position": default,
-            "kp": _numbers(data, "joint_stiffness", file),
-            "kd": _numbers(data, "joint_damping", file),
-            "action": {
-                "scale": spread(action_scale(data, file), len(joints), f"{file}: action_scale"),
-                "offset": default,
-                "observed": "raw",
-            },
-            "observations": [{"input": "", "terms": terms}],
-            "command_ranges": answers.ranges(assumed),
-        },
-        notes={"run_path": data.get("run_path", "")},
-        assumed=assumed,
-    )
 
 
-def _row(name: str, ours: str, scales: Any, file: Path, answers: Answers) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": ours}
-    scale = scales.get(name) if isinstance(scales, dict) else scales
-    if scale is not None:
-        row["scale"] = scale
-    if ours == "gait_phase":
-        period = answers.optional("gait_period", GAIT_PERIOD)
-        row["params"] = {"period": period, "zero_below": STANDING_STILL}
-    if ours == "height_scan":
-        row["params"] = answers.require(
-            file,
-            {"height_scan": "'{count: 187, flat: 0.3}': how many, and the value of flat ground"},
-        )["height_scan"]
-    return row
+def _terms(names: list[str], file: Path, answers: Answers, run: Run | None) -> list[dict[str, Any]]:
+    scales = answers.optional("scales", {})
+    told = {} if run is None else run.terms
+    missing = [name for name in names if run is not None and name not in told]
+    if missing:
+        raise Refusal(
+            f"{file}: observation_names: {missing[0]}: env.yaml has no such observation: "
+            "the two are not of one training run"
+        )
+    rows = []
+    for name in names:
+        term = told.get(name, RunTerm())
+        row = extra_command(name, answers) or {
+            "name": translate(name, TERMS, f"{file}: observation_names")
+        }
+        scale = scales.get(name) if isinstance(scales, dict) else scales
+        scale = term.scale if scale is None else scale
+        if scale is not None:
+            row["scale"] = scale
+        if term.clip is not None:
+            row["clip"] = term.clip
+        if term.history > 1:
+            row["history"] = term.history
+        if row["name"] == "gait_phase":
+            period = answers.optional("gait_period", term.period or GAIT_PERIOD)
+            row["params"] = {"period": period, "zero_below": STANDING_STILL}
+        if row["name"] == "height_scan":
+            hint = "'{count: 187, flat: 0.3}': how many, and the value of flat ground"
+            row["params"] = answers.require(file, {"height_scan": hint})["height_scan"]
+        rows.append(row)
+    unknown = sorted(scales.keys() - set(names)) if isinstance(scales, dict) else []
+    if unknown:
+        raise Refusal(f"--set scales.{unknown[0]}: there is no such observation in {file}")
+    return rows
+
+
+def _frames(terms: list[dict[str, Any]], joints: int, file: Path) -> int:
+    """How many frames the network's one input holds; 1 where that cannot be told."""
+    sizes = list(network.input_sizes(file).values())
+    if len(sizes) != 1 or any(term["name"] not in _SIZES for term in terms):
+        return 1
+    frame = sum(_SIZES[term["name"]] or joints for term in terms)
+    frames, rest = divmod(sizes[0], frame)
+    return frames if not rest and 1 <= frames <= LONGEST_HISTORY else 1
 
 
 def cross_check(draft: Draft) -> bool:
@@ -103,20 +210,19 @@ def cross_check(draft: Draft) -> bool:
         return False
     file = draft.network
     joints = _words(data, "joint_names", file)
-    if list(draft.joints) != joints:
+    moved = [name for name in joints if name in draft.joints]  # it may hold the others
+    if list(draft.joints) != moved:
         raise Refusal(f"{draft.source}: joints: {_differ(draft.joints, joints)}; {file} says so")
+    places = [joints.index(name) for name in moved]
     claims, changed = draft.claims, False
     for field, ours, theirs in (
         ("default_position", claims["default_position"], _numbers(data, "default_joint_pos", file)),
         ("kp", claims["kp"], _numbers(data, "joint_stiffness", file)),
         ("kd", claims["kd"], _numbers(data, "joint_damping", file)),
-        (
-            "action.scale",
-            claims["action"]["scale"],
-            spread(action_scale(data, file), len(joints), f"{file}: action_scale"),
-        ),
+        ("action.scale", claims["action"]["scale"], action_scale(data, file)),
     ):
-        for name, one, other in zip(joints, ours, theirs, strict=True):
+        theirs = _of_moved(theirs, places, len(joints), f"{file}: {field}")
+        for name, one, other in zip(moved, ours, theirs, strict=True):
             most = LARGEST_ANGLE if field == "default_position" else LARGEST_SHARE * abs(other)
             if abs(one - other) > min(_rounding(one) + _rounding(other), most) + 1e-9:
                 if draft.trusted == "network":
@@ -132,10 +238,25 @@ def cross_check(draft: Draft) -> bool:
     groups = claims["observations"]
     told = [term["name"] for group in groups for term in group["terms"]]
     names = _words(data, "observation_names", file)
-    theirs_ = [translate(name, TERMS, f"{file}: observation_names") for name in names]
+    theirs_ = [
+        "extra_command"
+        if told[place : place + 1] == ["extra_command"]  # as the user named it
+        else translate(name, TERMS, f"{file}: observation_names")
+        for place, name in enumerate(names)
+    ]
     if told != theirs_:
         raise Refusal(f"{draft.source}: observations: {_differ(told, theirs_)}; {file} says so")
     return changed
+
+
+def _of_moved(
+    values: float | Sequence[float], places: list[int], joints: int, where: str
+) -> list[float]:
+    """The values of the joints that are moved, from a list for these or for all joints."""
+    if not isinstance(values, float) and len(values) == len(places):
+        return list(values)
+    whole = spread(values if isinstance(values, float) else tuple(values), joints, where)
+    return [whole[place] for place in places]
 
 
 def _rounding(value: float) -> float:

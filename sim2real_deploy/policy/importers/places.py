@@ -1,6 +1,7 @@
 """Where a policy's parts lie: the description in or near what the user named, and its network."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ DESCRIPTIONS = (".yaml", ".yml")
 # Below a folder that a description lies in or under: where projects keep their networks.
 _FOLDERS = ("", "exported", "policy", "policies", "models", "pre_train", "weights", "checkpoints")
 MOST_LISTED = 8
+_CHECKPOINT = re.compile(r"model_\d+\.pt")  # of training: not a network that runs by itself
 _ANCESTORS, _ANCESTORS_OF_A_NAME = 6, 3  # a bare name is looked for nearer by
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
@@ -33,10 +35,12 @@ def descriptions(source: Path) -> list[Path]:
 
 
 def networks(source: Path) -> list[Path]:
-    """The networks that `source` is or holds."""
+    """The networks that `source` is or holds; training checkpoints only if nothing else is."""
     if source.is_file():
         return [source] if source.suffix in NETWORKS else []
-    return sorted(file for file in source.iterdir() if file.suffix in NETWORKS and file.is_file())
+    files = sorted(file for file in source.iterdir() if file.suffix in NETWORKS and file.is_file())
+    exported = [file for file in files if not _CHECKPOINT.fullmatch(file.name)]
+    return exported or files
 
 
 def find_network(file: Path, given: Path | None, named: str = "") -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.importers.draft import Answers
 
 NAMES: Mapping[str, str] = {
     "base_lin_vel": "base_lin_vel",
@@ -53,10 +54,22 @@ def translate(name: str, special: Mapping[str, str], where: str) -> str:
             )
         known = ", ".join(sorted({*special, *NAMES}))
         raise Refusal(
-            f"{where}: observation '{name}' is not known here; known are: {known}. Where it is one "
-            "of ours under another name, describe the policy in a policy.yaml: sim2real policy new"
+            f"{where}: observation '{name}' is not known here; known are: {known}. Where it is a "
+            "command beyond the velocity, give the values it has until others are sent: "
+            f"--set extra='{{{name}: [0.0]}}'. Where it is one of ours under another name, "
+            "describe the policy in a policy.yaml: sim2real policy new"
         )
     return ours
+
+
+def extra_command(name: str, answers: Answers) -> dict[str, Any] | None:
+    """The term of a command beyond the velocity, if the user named it as one: `--set extra`."""
+    given = answers.optional("extra", {})
+    if not isinstance(given, dict) or not all(isinstance(v, list) for v in given.values()):
+        raise Refusal(f"--set extra: must be '{{NAME: [numbers]}}', not {given!r}")
+    if name not in given:
+        return None
+    return {"name": "extra_command", "params": {"name": name, "default": tuple(given[name])}}
 
 
 def term_order(given: Any, where: str) -> tuple[str, ...]:
