@@ -135,6 +135,7 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
     if real:
         _check_clearance(values)
     _check_adaptation(values)
+    _check_policies(values)
     wire = _wire(values)
     twin = not real and not foreign
     world = {**wire, "clock": _clock() if twin else ""}
@@ -205,6 +206,13 @@ def _policies(values: Mapping[str, str]) -> tuple[str, ...]:
     return listed(values["policies"] or values["policy"])
 
 
+def _check_policies(values: Mapping[str, str]) -> None:
+    """Refuse a policy that is not there before anything is started."""
+    from sim2real_deploy.policy.contract import contract_names
+
+    contract_names(",".join(_policies(values)))
+
+
 def _check_adaptation(values: Mapping[str, str]) -> None:
     from sim2real_deploy.control.adaptation import allowed
     from sim2real_deploy.control.stages import load_stage
@@ -244,6 +252,11 @@ def _twin(values: Mapping[str, str], world: Mapping[str, Value]) -> Process:
             raise Refusal(f"a twin needs {module}: {to_install('sim')}")
     if not values["seed"].isdecimal():
         raise Refusal(f"seed:={values['seed']}: a seed is a whole number")
+    from sim2real_deploy.twin.files import load_imperfections
+    from sim2real_deploy.twin.floors import named_floor
+
+    load_imperfections(values["preset"], str(world["robot"]))
+    named_floor(values["floor"])
     parameters = dict(world)
     parameters.update(floor=values["floor"], preset=values["preset"], seed=int(values["seed"]))
     return Process("twin", parameters, essential=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sim2real_deploy.policy.bundle import Bundle
     from sim2real_deploy.policy.importers.assemble import Imported
 
-policy = typer.Typer(help="Import, check, show and compare policies.", no_args_is_help=True)
+policy = typer.Typer(help="Import, check, describe and compare policies.", no_args_is_help=True)
 app.add_typer(policy, name="policy")
 
 

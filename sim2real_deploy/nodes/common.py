@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
 import rclpy
@@ -35,8 +36,9 @@ FAST_DDS = "rmw_fastrtps_cpp"
 TRANSPORT = "FASTDDS_BUILTIN_TRANSPORTS"
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 LOCALHOST_ONLY = "ROS_LOCALHOST_ONLY"  # what Humble has in the range's place
-# As Fast DDS 3 calls it (Kilted and later), and as Fast DDS 2 does (Humble, Jazzy).
-PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
+PROFILES = "FASTDDS_DEFAULT_PROFILES_FILE"
+PROFILES_BEFORE_3 = "FASTRTPS_DEFAULT_PROFILES_FILE"  # Humble, Jazzy; Fast DDS 3 warns about it
+KILTED = 9  # rclpy's major version there: the first ROS 2 with Fast DDS 3
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 REPEATED_S = 0.3  # a second signal sooner than this is a duplicate of the first
@@ -168,6 +170,15 @@ def run(build: Callable[[ProcessEnd], Sequence[Node]]) -> NoReturn:
     sys.exit(stop.exit_code)
 
 
+def _profile_names() -> tuple[str, ...]:
+    """Where this ROS 2's Fast DDS looks for a profile; both names where its version is unknown."""
+    try:
+        major = int(version("rclpy").split(".")[0])
+    except PackageNotFoundError:
+        return PROFILES, PROFILES_BEFORE_3
+    return (PROFILES if major >= KILTED else PROFILES_BEFORE_3,)
+
+
 def talk_by_sockets(environment: MutableMapping[str, str]) -> None:
     """Keep Fast DDS off its shared memory, unless the user has said how it is to talk.
 
@@ -178,9 +189,9 @@ def talk_by_sockets(environment: MutableMapping[str, str]) -> None:
     if environment.get("RMW_IMPLEMENTATION", FAST_DDS) != FAST_DDS or TRANSPORT in environment:
         return
     environment[TRANSPORT] = "UDPv4"
-    said = environment.keys() & {*PROFILES, "ROS_STATIC_PEERS"}
+    said = environment.keys() & {PROFILES, PROFILES_BEFORE_3, "ROS_STATIC_PEERS"}
     if environment.get(RANGE) == "LOCALHOST" and not said:
-        for name in PROFILES:
+        for name in _profile_names():
             environment[name] = str(config_file("fastdds_localhost.xml"))
         environment[RANGE] = "SYSTEM_DEFAULT"
         environment.pop(LOCALHOST_ONLY, None)

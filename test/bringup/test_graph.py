@@ -61,6 +61,10 @@ def test_only_what_control_does_not_lean_on_starts_again():
         ({"adaptation": "mrac"}, "this stage allows 'strength' at most"),
         ({"adaptation": "some"}, "one of none, strength, mrac, all"),
         ({"sage": "tether"}, "no argument 'sage'"),
+        ({"policy": "nope"}, "policy 'nope'.* there are: .*go2_walk"),
+        ({"policies": "go2_walk,nope"}, "policy 'nope'"),
+        ({"preset": "nope"}, "no twin 'nope'"),
+        ({"floor": "nope"}, "floor 'nope'"),
     ],
 )
 def test_a_mistake_is_refused_by_name(given, words):
