@@ -18,6 +18,7 @@ Array = npt.NDArray[np.float64]
 
 FREE = 6  # degrees of freedom of the trunk
 LAGGING = 0.5  # share of the robots whose motors have a lag at all
+MOST_MASS, MOST_COM = 2.0, 0.05  # kg (30 % of the trunk) and m, more or less than the model's
 CALF_FRICTION = 2.0  # Nm, the most; hips and thighs half of it
 
 
@@ -103,7 +104,7 @@ def draw(robot: RobotSpec, seed: int, unknown: str = "") -> Hidden:
     )
     offset = each(rng.uniform(-0.08, 0.08, joints))
     encoders = start.encoders.model_copy(update={"offset": offset})
-    trunk = Trunk(mass=float(rng.uniform(-2, 2)), com=tuple(rng.uniform(-0.05, 0.05, 3).tolist()))
+    trunk = _trunk(rng)
     twin = start.model_copy(update={"motors": motors, "encoders": encoders, "trunk": trunk})
     roll, pitch = rng.uniform(-0.2, 0.2, 2).tolist()
     mount = Mount(kind="fixed", roll=roll, pitch=pitch)
@@ -111,8 +112,14 @@ def draw(robot: RobotSpec, seed: int, unknown: str = "") -> Hidden:
     return Hidden(twin, mount, figures_of(twin, robot), physics, unknown)
 
 
+def _trunk(rng: np.random.Generator) -> Trunk:
+    mass = float(rng.uniform(-MOST_MASS, MOST_MASS))
+    return Trunk(mass=mass, com=tuple(rng.uniform(-MOST_COM, MOST_COM, 3).tolist()))
+
+
 def draw_walker(robot: RobotSpec, seed: int) -> Hidden:
-    """Motors of any strength and delay that a policy still walks with; the rest as shipped."""
+    """Motors of any strength and delay that a policy still walks with, and a trunk of any mass and
+    centre of mass; the rest as shipped."""
     rng = np.random.default_rng(seed)
     start = load_imperfections("default", robot.name)
     strength = rng.uniform(0.8, 1.15, robot.joint_count)
@@ -122,5 +129,5 @@ def draw_walker(robot: RobotSpec, seed: int) -> Hidden:
             "delay": round(rng.uniform(0, 14)) * 1e-3,
         }
     )
-    twin = start.model_copy(update={"motors": motors})
+    twin = start.model_copy(update={"motors": motors, "trunk": _trunk(rng)})
     return Hidden(twin, Mount(), figures_of(twin, robot))

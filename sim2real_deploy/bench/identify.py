@@ -23,7 +23,9 @@ from sim2real_deploy.identify.recording import from_bag
 from sim2real_deploy.identify.verdicts import KEYS, findings, residual_words
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import RobotSpec, load_robot
-from sim2real_deploy.twin.files import load_imperfections
+from sim2real_deploy.twin.files import Finding, load_imperfections
+from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.model import BASE, build_model
 from sim2real_deploy.twin.robot import TwinRobot
 
 # A motor that lags by 30 ms oscillates at a policy's kp 25 and kd 0.5, and excitation would stop.
@@ -38,6 +40,7 @@ TARGETS: dict[str, tuple[float, float, bool]] = {
     "damping": (0.08, 0.15, True),
     "offset": (0.005, 0.010, False),
 }
+TRUNK_TARGETS = {"mass": (0.02, 0.04), "com": (0.005, 0.010)}  # of walkers; share of the trunk, m
 LEAST_TRUTH = {"lag": 0.003, "friction": 0.1, "damping": 0.1}  # a share of less says nothing
 COVERED = 0.9
 WALK_S = 20.0
@@ -49,7 +52,7 @@ class Result:
 
     hidden: list[dict[str, Any]]  # errors and covered, by figure
     unknown: list[dict[str, Any]]  # said that the model falls short, and by the term's name
-    walkers: list[dict[str, Any]]  # error of strength and delay, or that it fell
+    walkers: list[dict[str, Any]]  # errors of motors and trunk, or that it fell
 
     def bench_result(self) -> BenchResult:
         raw = {"hidden": self.hidden, "unknown": self.unknown, "walkers": self.walkers}
@@ -76,6 +79,14 @@ class Result:
             worst = {name: max(robot[name] for robot in walked) for name in ("strength", "delay")}
             checks.append(Check.at_most("from walking: strength, worst", worst["strength"], 0.03))
             checks.append(Check.at_most("from walking: delay, worst", worst["delay"], 0.001, "s"))
+        for name, (median, most) in TRUNK_TARGETS.items() if walked else ():
+            errors = [float(x) for robot in walked for x in robot[name]]
+            covered = [bool(x) for robot in walked for x in robot[f"{name}_covered"]]
+            high = float(np.percentile(errors, 90))
+            share = float(np.mean(covered))
+            checks.append(Check.at_most(f"{name}, median error", _middle(errors), median))
+            checks.append(Check.at_most(f"{name}, 90th percentile", high, most))
+            checks.append(Check.at_least(f"{name}, intervals that hold", share, COVERED))
         return checks
 
     def _pooled(self, kind: str, name: str) -> list[float]:
@@ -140,9 +151,9 @@ def _one_hidden(robot: RobotSpec, minutes: float, seed: int) -> dict[str, Any]:
         error = np.abs(value - truth) / (np.maximum(truth, 1e-9) if share else 1.0)
         errors[name] = error[counts].tolist()
         covered[name] = [
-            bool(finding.low <= true <= finding.high)
+            _covers(finding, true)
             for finding, true in zip(told[KEYS[name]].values(), truth.tolist(), strict=True)
-            if finding.low is not None and finding.high is not None
+            if finding.low is not None
         ]
     return {"errors": errors, "covered": covered}
 
@@ -163,7 +174,37 @@ def _one_walker(robot: RobotSpec, seed: int) -> dict[str, Any]:
         return {"fell": True, "words": str(refusal)}
     strength = float(np.abs(found.figures.strength / drawn.truth.strength - 1).max())
     delay = float(np.abs(found.figures.delay - drawn.truth.delay).max())
-    return {"fell": False, "strength": strength, "delay": delay}
+    return {"fell": False, "strength": strength, "delay": delay, **_trunk_errors(found, drawn)}
+
+
+def _trunk_errors(found: Found, drawn: hidden.Hidden) -> dict[str, list[float] | list[bool]]:
+    """Of its mass, as a share of it, and of its centre of mass by axis (m); whether intervals hold.
+    An axis that is said to be not excited does not count."""
+    true, told = drawn.twin.trunk, findings(found)
+    model = build_model(found.robot, Floor())
+    weight = float(model.body(BASE).mass[0]) + true.mass
+    mass, com = told["trunk.mass"]["trunk"], told["trunk.com"]
+    axes = [
+        (com[axis], value)
+        for axis, value in zip("xyz", true.com, strict=True)
+        if com[axis].verdict == "identified"
+    ]
+    return {
+        "mass": [abs(_value(mass) - true.mass) / weight],
+        "mass_covered": [_covers(mass, true.mass)],
+        "com": [abs(_value(finding) - value) for finding, value in axes],
+        "com_covered": [_covers(finding, value) for finding, value in axes],
+    }
+
+
+def _value(finding: Finding) -> float:
+    return float("nan") if finding.value is None else finding.value
+
+
+def _covers(finding: Finding, true: float) -> bool:
+    return (
+        finding.low is not None and finding.high is not None and finding.low <= true <= finding.high
+    )
 
 
 def _excited(robot: RobotSpec, drawn: hidden.Hidden, minutes: float) -> Found:

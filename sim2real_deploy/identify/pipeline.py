@@ -38,7 +38,8 @@ LAG_SIGMA = 0.002  # s, of stage A's
 # millisecond later reads the same, and only rollouts can tell.
 UNTOLD_DELAY = 0.001  # s
 LAGGING_SHARE = 0.7  # of the joints: else none of them lags
-LATER_EVIDENCE = 0.93  # of the cost: a delay of one step more must explain that much better
+LATER_STEPS = 3  # of physics beyond stage A's delay that are tried
+FIRST_ITERATIONS, LATER_ITERATIONS = 4, 3
 ATTITUDE_FROM_IMU = 0.01  # rad: a quaternion that says more than this is one
 
 
@@ -231,17 +232,32 @@ def _fit(
             legs, windows[:: len(windows) // FIRST_WINDOWS or 1], fitted, not known, priors
         )
         told = partial(_shifted, progress, 0.3)
-        point, cost, _ = few.improve(Point(guess.with_(delay=whole), attitudes), told, 4)
-        later = replace(point, figures=point.figures.with_(delay=whole + step))
-        other, other_cost, _ = few.improve(later, told, 1)
-        if other_cost < LATER_EVIDENCE * cost:
-            point = other
+        point = _best_delay(few, Point(guess.with_(delay=whole), attitudes), step, told)
         search = RolloutFit(legs, windows, fitted, not known, priors)
         told = partial(_shifted, progress, 0.6)
         best = search.run(replace(point, starts_off=None), told, 2)
         return best, len(windows) * WINDOW * recordings[0].period
     finally:
         legs.close()
+
+
+def _best_delay(few: RolloutFit, start: Point, step: float, progress: Progress) -> Point:
+    """The delay at which rollouts leave least, in whole physics steps from stage A's upwards.
+
+    A delay that is a step short is taken for rotor inertia, and no other figure can mend that:
+    each delay has an optimum of its own, so the fit runs at each until it gets worse.
+    """
+    best, _, _ = few.improve(start, progress, FIRST_ITERATIONS)
+    least = few.misfit(best)
+    for later in range(1, LATER_STEPS + 1):
+        delay = start.figures.delay + later * step
+        tried = replace(best, figures=best.figures.with_(delay=delay))
+        tried, _, _ = few.improve(tried, progress, LATER_ITERATIONS)
+        misfit = few.misfit(tried)
+        if misfit > least:
+            break
+        best, least = tried, misfit
+    return best
 
 
 def _priors(figures: Figures, laws: Sequence[MotorLaw]) -> dict[str, tuple[Array, Array]]:

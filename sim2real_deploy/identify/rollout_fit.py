@@ -34,6 +34,8 @@ FIRST_SIGMAS = (0.002, 0.25)  # the same before anything is known of the errors
 CORRELATED = 40  # rows over which errors of neighbours are looked at
 ATTITUDE_SIGMA = 0.15  # rad
 HUBER = 3.0  # sigmas beyond which an error counts linearly
+OUTLIER = 4.0  # sigmas: a command was lost, say
+LEAST_GAIN, MUCH_GAIN = 1e-4, 0.1  # of the cost: to go on, and to take differences anew
 DRAWS = 200
 BLOCK = 5  # windows that are drawn together
 
@@ -86,6 +88,7 @@ class RolloutFit:
         self._priors = dict(priors)
         self._sigma = np.repeat(np.array(FIRST_SIGMAS)[:, None], self._joints, axis=1)
         self._alike = 1.0  # rows that say the same
+        self._changes: tuple[Array, Array] | None = None  # by figures and by starts
         rows = [slice(w.start + 1, w.start + 1 + w.rows) for w in windows]
         chosen = [legs.recordings[w.recording] for w in windows]
         self._q = np.stack([r["q"][rows_] for r, rows_ in zip(chosen, rows, strict=True)])
@@ -101,18 +104,24 @@ class RolloutFit:
     def improve(
         self, start: Point, progress: Progress, iterations: int
     ) -> tuple[Point, float, int]:
-        """Where some iterations lead, what it costs there, and how many it took."""
+        """Where some iterations lead, what it costs there, and how many it took.
+
+        Finite differences are most of the work, and near the optimum they hardly change: they are
+        taken anew only after a step that gained much, or where the old ones lead nowhere.
+        """
         if start.starts_off is None or len(start.starts_off) != len(self._windows):
             start = replace(start, starts_off=no_corrections(self._windows, self._joints))
-        point, damping = start, 1e-3
+        point, damping, fresh = start, 1e-3, False
+        self._changes = None
         self._weigh_errors(self._errors(point), first=True)
         residual, cost = self._look(point)
         for number in range(iterations):
             progress("rolling the legs out", number / iterations)
+            fresh = fresh or self._changes is None
             normal = self._normal(point, residual)
             stiff, off = self._prior_terms(point)
             total, pull = normal.square.sum(0) + np.diag(stiff), normal.slope.sum(0) + stiff * off
-            for _ in range(5):
+            for _ in range(5 if fresh else 1):
                 scale = np.diag(np.diag(total) + 1e-6)
                 step = -np.linalg.solve(total + damping * scale, pull)
                 tried = self._moved(point, step, normal.starts(step))
@@ -122,14 +131,31 @@ class RolloutFit:
                     break
                 damping *= 10
             else:
-                break
+                if fresh:
+                    break
+                damping, self._changes = 1e-3, None
+                continue
             gain = 1 - tried_cost / cost
             point, residual, cost = tried, tried_residual, tried_cost
-            if gain < 1e-4:
+            if gain < LEAST_GAIN:
                 break
+            fresh = False
+            if gain > MUCH_GAIN:
+                self._changes = None
             self._weigh_errors(self._errors(point))
             residual, cost = self._look(point)
         return point, cost, number + 1
+
+    def misfit(self, point: Point) -> float:
+        """Minus the log likelihood of a row, each joint's noise being what is left over.
+
+        Unlike the cost it can be compared between fits that trust their readings differently.
+        """
+        left = 0.0
+        for errors in self._errors(point):
+            most = OUTLIER * np.median(np.abs(errors), axis=(0, 1)) / 0.6745
+            left += float(np.log(np.mean(np.minimum(np.abs(errors), most) ** 2, axis=(0, 1))).sum())
+        return left / 2
 
     def _weigh_errors(self, parts: Sequence[Array], first: bool = False) -> None:
         """Trust each joint's readings as far as the rollouts come to them.
@@ -217,14 +243,24 @@ class RolloutFit:
     def _normal(self, point: Point, residual: Array) -> "_Normal":
         """Gauss-Newton's equations of each window, the state it begins in eliminated."""
         weight = np.minimum(1.0, HUBER / np.maximum(np.abs(residual), 1e-9))
-        columns = np.zeros((self._count, *residual.shape), np.float32)
-        joints = self._joints
+        if self._changes is None:
+            self._changes = self._figure_changes(point), self._start_changes(point)
+        scale = (1 / self._sigma).astype(np.float32)
+        by_figure, by_start = (changes * scale for changes in self._changes)
+        return _Normal.eliminating(
+            by_figure, by_start, residual, weight, self._alike, point.starts_off
+        )
+
+    def _figure_changes(self, point: Point) -> Array:
+        """What a unit of each parameter changes: parameters x windows x rows x parts x joints."""
+        here, joints = self._readings(point), self._joints
+        columns = np.zeros((self._count, *here.shape), np.float32)
         for at in range(len(self._names)):
             for kind in range(3):  # the same joint of every leg at a time
                 mine = np.arange(joints) % 3 == kind
                 step = np.zeros(self._count)
                 step[at * joints : (at + 1) * joints][mine] = 1.0
-                moved = self._sigmas(self._errors(self._moved(point, step))) - residual
+                moved = self._readings(self._moved(point, step)) - here
                 for leg in range(joints // 3):
                     own = slice(3 * leg, 3 * leg + 3)
                     columns[at * joints + 3 * leg + kind][..., own] = moved[..., own]
@@ -232,34 +268,31 @@ class RolloutFit:
             for axis in range(2):
                 step = np.zeros(self._count)
                 step[len(self._names) * joints + axis :: 2] = 1.0
-                moved = self._sigmas(self._errors(self._moved(point, step))) - residual
+                moved = self._readings(self._moved(point, step)) - here
                 for number, window in enumerate(self._windows):
                     at = len(self._names) * joints + 2 * window.recording + axis
                     columns[at, number] = moved[number]
-        return _Normal.eliminating(
-            columns,
-            self._start_columns(point, residual),
-            residual,
-            weight,
-            self._alike,
-            point.starts_off,
-        )
+        return columns
 
-    def _start_columns(self, point: Point, residual: Array) -> Array:
+    def _start_changes(self, point: Point) -> Array:
         """What a sigma in each joint's first position and velocity changes."""
-        joints = self._joints
-        columns = np.zeros((2 * joints, *residual.shape), np.float32)
+        here, joints = self._readings(point), self._joints
+        columns = np.zeros((2 * joints, *here.shape), np.float32)
         nothing = np.zeros(self._count)
         for part in range(2):
             for kind in range(3):
                 mine = np.arange(joints) % 3 == kind
                 off = no_corrections(self._windows, joints)
                 off[:, part, mine] = START_SIGMAS[part]
-                moved = self._sigmas(self._errors(self._moved(point, nothing, off))) - residual
+                moved = self._readings(self._moved(point, nothing, off)) - here
                 for leg in range(joints // 3):
                     own = slice(3 * leg, 3 * leg + 3)
                     columns[part * joints + 3 * leg + kind][..., own] = moved[..., own]
         return columns
+
+    def _readings(self, point: Point) -> Array:
+        """Positions and torques where they were really read: windows x rows x parts x joints."""
+        return np.stack(self._errors(point), axis=2)
 
     def _units(self) -> Array:
         steps = np.repeat([STEPS[name] for name in self._names], self._joints)

@@ -2,7 +2,9 @@
 
 Each leg's torques say what its foot presses on the ground, whatever the trunk is; all feet
 together carry what the trunk weighs where its centre of mass is. Mass and first moments are
-linear in that balance. The IMU gives attitude and specific force.
+linear in that balance. The IMU gives attitude and specific force. Every signal is smoothed alike,
+accelerations as slopes of smoothed velocities: else what the smoothing takes from one side of the
+balance looks like a lower centre of mass.
 """
 
 from collections.abc import Sequence
@@ -14,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.identify.figures import Figures
-from sim2real_deploy.identify.recording import Recording, slope, smooth
+from sim2real_deploy.identify.recording import Recording, smooth
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.model import BASE, IMU_SITE, build_spec
@@ -25,6 +27,8 @@ EVERY = 5
 HALF = 8
 BLOCK_S = 1.0
 DRAWS = 200
+SLIDING = 0.05  # rad/s over which dry friction turns round
+UNKNOWNS = 7  # mass, three first moments, and how wrong the friction of each kind of joint is
 LEAST_S = 4.0  # of standing or walking
 
 
@@ -60,10 +64,10 @@ def identify_trunk(
 
     def solve(weights: Array) -> Array:
         found = np.linalg.solve(
-            np.tensordot(weights, all_squares, 1) + 1e-9 * np.eye(4), weights @ all_sides
+            np.tensordot(weights, all_squares, 1) + 1e-9 * np.eye(UNKNOWNS), weights @ all_sides
         )
         total = mass + found[0]
-        return np.array((found[0], *((mass * ipos + found[1:]) / total - ipos)))
+        return np.array((found[0], *((mass * ipos + found[1:4]) / total - ipos)))
 
     count = len(squares)
     best = solve(np.ones(count))
@@ -89,12 +93,12 @@ def _blocks(
     data, joints = mujoco.MjData(model), robot.joint_count
     q = smooth(recording["q"], 2) - figures.offset
     dq = smooth(recording["dq"] / figures.speed_gain, HALF)
-    ddq = slope(recording["dq"] / figures.speed_gain, recording.period, HALF)
+    ddq = np.gradient(dq, recording.period, axis=0)
     rate = smooth(recording["gyroscope"], HALF)
-    turning = slope(recording["gyroscope"], recording.period, HALF)
+    turning = np.gradient(rate, recording.period, axis=0)
     force = smooth(recording["accelerometer"], HALF)
     torque = smooth(recording["torque"], HALF)
-    torque = torque - figures.friction * np.tanh(dq / 0.05)
+    torque = torque - figures.friction * np.tanh(dq / SLIDING)
     quaternion = recording["quaternion"]
     size = round(BLOCK_S / recording.period)
     found = []
@@ -103,7 +107,7 @@ def _blocks(
         on = recording["foot_force"][rows].sum(axis=1) > 20.0
         if recording["kp"][rows].min() <= 0 or not on.all():
             continue
-        square, side = np.zeros((4, 4)), np.zeros(4)
+        square, side = np.zeros((UNKNOWNS, UNKNOWNS)), np.zeros(UNKNOWNS)
         for row in rows:
             state = (q[row], dq[row], ddq[row], quaternion[row], rate[row], turning[row])
             terms, left = _row(model, data, robot, joints, state, force[row], torque[row])
@@ -140,22 +144,27 @@ def _row(
     data.qacc[3:6], data.qacc[6:] = turning, ddq
     mujoco.mj_inverse(model, data)
     asked = data.qfrc_inverse.copy()
-    given = np.zeros(6)
+    given, rubbed = np.zeros(6), np.zeros((6, 3))
     jacobian = np.zeros((3, model.nv))
     for number, leg in enumerate(robot.legs.values()):
         foot = model.geom(leg.foot).id
-        mujoco.mj_jac(model, data, jacobian, None, data.geom_xpos[foot], model.geom_bodyid[foot])
+        sole = data.geom_xpos[foot] - (0.0, 0.0, model.geom_size[foot, 0])  # where it touches
+        mujoco.mj_jac(model, data, jacobian, None, sole, model.geom_bodyid[foot])
         own = slice(6 + 3 * number, 9 + 3 * number)
         pressed = np.linalg.solve(
             jacobian[:, own].T, asked[own] - torque[own.start - 6 : own.stop - 6]
         )
         given += jacobian[:, :6].T @ pressed
+        rubs = np.diag(np.tanh(dq[own.start - 6 : own.stop - 6] / SLIDING))
+        rubbed += jacobian[:, :6].T @ np.linalg.solve(jacobian[:, own].T, rubs)
     left = given - asked[:6]
     left[:3] = turn.T @ left[:3]  # forces in the trunk's axes, as moments are
+    rubbed[:3] = turn.T @ rubbed[:3]
     spin = _cross(turning) + _cross(rate) @ _cross(rate)
-    terms = np.zeros((6, 4))
-    terms[:3, 0], terms[:3, 1:] = specific, spin
-    terms[3:, 1:] = -_cross(specific)
+    terms = np.zeros((6, UNKNOWNS))
+    terms[:3, 0], terms[:3, 1:4] = specific, spin
+    terms[3:, 1:4] = -_cross(specific)
+    terms[:, 4:] = -rubbed
     return terms * _ROW_SCALE, left * _ROW_SCALE[:, 0]
 
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from sim2real_deploy import __version__
 from sim2real_deploy.identify.pipeline import UNTOLD_DELAY, Found
 from sim2real_deploy.identify.recording import smooth
+from sim2real_deploy.identify.trunk import TrunkFinding
 from sim2real_deploy.twin.config import Bus, Imperfections, Trunk
 from sim2real_deploy.twin.files import Finding, Provenance, TwinFile
 
@@ -45,6 +46,8 @@ KEYS = {
     "lag": "motors.lag",
     "speed_gain": "encoders.speed_gain",
 }
+MASS_GRAIN, COM_GRAIN = 0.1, (0.003, 0.003, 0.005)  # kg and m, likewise
+TELLING_COM = 0.015  # m, half width
 CONFOUNDED = 0.97  # correlation
 FALLS_SHORT = 1.8  # times the readings' own noise (1.2 where the model is right),
 NAMED_SHORT = 1.5  # and where the balance of torques names a cause
@@ -122,21 +125,25 @@ def _of_trunk(found: Found) -> dict[str, dict[str, Finding]]:
         nothing = Finding(verdict="not excited", hint=f"no recording on the ground: {WALK}")
         return {"trunk.mass": {"trunk": nothing}, "trunk.com": dict.fromkeys("xyz", nothing)}
     trunk = found.trunk
-    grain = 0.1
     low, high = trunk.mass_interval
-    mass = Finding(verdict="identified", value=trunk.mass, low=low - grain, high=high + grain)
-    com = {
-        axis: Finding(
-            verdict="identified",
-            value=float(trunk.com[k]),
-            low=float(trunk.com_interval[k, 0]) - 0.003,
-            high=float(trunk.com_interval[k, 1]) + 0.003,
-        )
-        for k, axis in enumerate("xyz")
-    }
-    hint = "a trunk that stays level says little of its height: walk on slopes"
-    com["z"] = com["z"].model_copy(update={"verdict": "not excited", "hint": hint})
+    mass = Finding(
+        verdict="identified", value=trunk.mass, low=low - MASS_GRAIN, high=high + MASS_GRAIN
+    )
+    com = {axis: _of_com(trunk, k) for k, axis in enumerate("xyz")}
     return {"trunk.mass": {"trunk": mass}, "trunk.com": com}
+
+
+def _of_com(trunk: TrunkFinding, axis: int) -> Finding:
+    low, high = trunk.com_interval[axis] + (-COM_GRAIN[axis], COM_GRAIN[axis])
+    telling = (high - low) / 2 < TELLING_COM
+    hint = "a trunk that stays level says little of its height: let it walk and turn"
+    return Finding(
+        verdict="identified" if telling else "not excited",
+        value=float(trunk.com[axis]),
+        low=float(low),
+        high=float(high),
+        hint="" if telling else hint,
+    )
 
 
 def residual_words(found: Found) -> dict[str, str]:
@@ -200,10 +207,11 @@ def twin_file(found: Found, start: Imperfections, about: str) -> TwinFile:
     )
     trunk = start.trunk
     if found.trunk is not None:
-        x, y = (round(float(value), 5) for value in found.trunk.com[:2])
-        trunk = Trunk(
-            mass=round(found.trunk.mass, 4), com=(x, y, trunk.com[2]), inertia=trunk.inertia
+        x, y, z = (
+            round(float(value), 5) if told["trunk.com"][axis].verdict == "identified" else before
+            for axis, value, before in zip("xyz", found.trunk.com, trunk.com, strict=True)
         )
+        trunk = Trunk(mass=round(found.trunk.mass, 4), com=(x, y, z), inertia=trunk.inertia)
     bus = Bus(loss=start.command_bus.loss, duplication=start.command_bus.duplication)
     twin = start.model_copy(
         update={"motors": motors, "encoders": encoders, "trunk": trunk, "command_bus": bus}

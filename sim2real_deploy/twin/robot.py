@@ -371,13 +371,15 @@ class TwinRobot:
                 slow.motor_mode[joint] = 0
 
     def _lie_down(self) -> Vector:
-        """How the robot is found: at rest on its belly or on its hoist, legs folded."""
-        data, pose = self.data, folded_pose(self.robot)
+        """How the robot is found: at rest on its belly or on its hoist, legs folded. On a mount
+        its own weight does not press the legs against their stops."""
+        data, held = self.data, self.mount.kind != "free"
+        pose = self.robot.sit_pose if held else folded_pose(self.robot)
         data.qpos[3:7] = self.floor.attitude
         data.qpos[2] = 0.15 + self.floor.height(0.0, 0.0)
         if self.hoist is not None:
             data.qpos[2] = self.hoist.hanging_height
-        if self.mount.kind != "free":
+        if held:
             data.qpos[:_FREE] = self.mount.pose
         self._qpos[:] = pose
         hold = MotorCommand(self.robot.joint_count)
