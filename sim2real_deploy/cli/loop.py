@@ -38,8 +38,8 @@ def loop(
     html: Annotated[Path | None, typer.Option(help="Write the before/after page here.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the figures there.")] = None,
 ) -> None:
-    """Identify, compare, randomise, fine-tune, judge and compare again. Interrupt it at any time:
-    the same command goes on where it was, and computes nothing twice."""
+    """Identify, compare, learn, randomise, fine-tune, judge and compare again. Interrupt it at any
+    time: the same command goes on where it was, and computes nothing twice."""
     try:
         import_module("sim2real_deploy.training.trainer")
     except ModuleNotFoundError as error:

@@ -106,7 +106,7 @@ def test_the_whole_loop_with_a_tiny_budget_resumed_at_every_step(
         if words[0].isdigit() and words not in told[:-1]:
             raise KeyboardInterrupt
 
-    for _ in range(7):
+    for _ in range(module.STEPS):
         with pytest.raises(KeyboardInterrupt):
             run_loop(settings, tmp_path / "loop", interrupt)
     done = run_loop(settings, tmp_path / "loop", interrupt)
@@ -115,13 +115,15 @@ def test_the_whole_loop_with_a_tiny_budget_resumed_at_every_step(
     assert [s.result for s in done.steps] == [s.result for s in again.steps]
     bundle = load_own_bundle(again.bundle)
     assert bundle.contract.provenance["loop"]["bags"] == {"walk": digest_of(tmp_path / "walk")}
-    found = load_imperfections(str(again["randomise"].folder / "twin.yaml")).motors.strength
+    found = load_imperfections(str(again["learn"].folder / "twin.yaml")).motors.strength
     assert isinstance(found, dict)
     assert found["FR_hip_joint"] == pytest.approx(0.8, rel=0.02)
     assert found["FR_calf_joint"] == pytest.approx(0.8 * 0.86, rel=0.02)
     assert (
         again["gap_after"].result["runs"][0]["gap"] < again["gap_before"].result["runs"][0]["gap"]
     )
+    assert "not learnt: only" in again["learn"].result["actuator"]
+    assert "not learnt: only" in again["learn"].result["action"]
     write_loop_page(tmp_path / "page.html", again)
     assert "m/s before" in headline(again)
 

@@ -1,1 +1,1 @@
-"""From bags back to a policy: identify, compare, randomise, fine-tune, judge, compare again."""
+"""From bags back to a policy: identify, learn, randomise, fine-tune, judge, compare."""

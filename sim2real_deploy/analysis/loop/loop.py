@@ -11,6 +11,7 @@ from typing import Any
 from sim2real_deploy.analysis.gap.gap import Gap, measure_gap
 from sim2real_deploy.analysis.gap.walk import Walk, walk_of_bag
 from sim2real_deploy.analysis.gap.world_fit import World
+from sim2real_deploy.analysis.loop.learning import learn
 from sim2real_deploy.analysis.loop.tracking import track
 from sim2real_deploy.analysis.loop.workshop import Done, Workshop, digest_of
 from sim2real_deploy.bags import Bag
@@ -38,6 +39,7 @@ from sim2real_deploy.twin.floors import Floor
 
 Told = Callable[[str], None]
 
+STEPS = 8
 TWIN, CONFIG, BUNDLE = "twin.yaml", "training.yaml", "bundle"
 FIRST_STD, LAST_STD = 0.4, 0.1  # noise of the actions: it knows how to walk already
 CRITIC_FIRST = 15  # iterations in which only the critic learns: it starts from nothing
@@ -110,7 +112,7 @@ def run_loop(settings: Settings, folder: Path, told: Told) -> Loop:
         make: Callable[[Path], Mapping[str, Any]],
         goes_on: bool = False,
     ) -> Done:
-        told(f"{len(steps) + 1} of 7: {name}")
+        told(f"{len(steps) + 1} of {STEPS}: {name}")
         done = shop.step(name, inputs, make, goes_on)
         steps.append(done)
         if done.cached:
@@ -123,16 +125,20 @@ def run_loop(settings: Settings, folder: Path, told: Told) -> Loop:
         lambda place: _identify(place, spec, [from_bag(r) for r in recorded], start, told),
     )
     before = step("gap_before", base, lambda place: _gaps(place, walks, policy, start))
+    learnt = step(
+        "learn",
+        {"from": [found.digest, before.digest]},
+        lambda place: _learn(place, spec, [from_bag(r) for r in recorded], found, before, told),
+    )
+    twin = load_imperfections(str(learnt.folder / TWIN), spec.name)
     randomised = step(
         "randomise",
         {
-            "from": [found.digest, before.digest],
+            "from": [learnt.digest, found.digest, before.digest],
             "config": load_training(settings.config).model_dump(mode="json"),
         },
-        lambda place: _randomise(place, settings, found, before, spec),
+        lambda place: _randomise(place, settings, learnt, found, before, spec),
     )
-    twin_path = randomised.folder / TWIN
-    twin = load_imperfections(str(twin_path), spec.name)
     tuning = load_training(randomised.folder / CONFIG)
     tuning = fine_tuning(tuning, policy.folder.resolve(), settings.name, settings.steps)
     finetuned = step(
@@ -184,13 +190,22 @@ def _walks(recorded: Sequence[Recorded]) -> list[Walk]:
     return walks
 
 
+def _progress(told: Told) -> Callable[[str, float], None]:
+    """Tells each thing once."""
+    last = [""]
+
+    def progress(what: str, _done: float) -> None:
+        if what != last[0]:
+            last[0] = what
+            told(f"  {what}")
+
+    return progress
+
+
 def _identify(
     place: Path, spec: RobotSpec, recordings: Sequence[Recording], start: Imperfections, told: Told
 ) -> dict[str, Any]:
-    def progress(what: str, done: float) -> None:
-        if done == 0:
-            told(f"  {what}")
-
+    progress = _progress(told)
     names = ", ".join(recording.name for recording in recordings)
     file = twin_file(
         identify(spec, recordings, start, progress), start, f"Identified from {names}."
@@ -221,22 +236,33 @@ def _short(gap: Gap) -> dict[str, Any]:
     return {name: raw[name] for name in kept}
 
 
-def _randomise(
-    place: Path, settings: Settings, found: Done, before: Done, spec: RobotSpec
+def _learn(
+    place: Path,
+    spec: RobotSpec,
+    recordings: Sequence[Recording],
+    found: Done,
+    before: Done,
+    told: Told,
 ) -> dict[str, Any]:
     file = load_twin_file(str(found.folder / TWIN), spec.name)
     file, words = _completed(file, before.result, spec)
-    write_twin_file(place / TWIN, file)
+    return {"added_by_gap": words, **learn(place, TWIN, file, spec, recordings, _progress(told))}
+
+
+def _randomise(
+    place: Path, settings: Settings, learnt: Done, found: Done, before: Done, spec: RobotSpec
+) -> dict[str, Any]:
+    twin = learnt.folder / TWIN
+    file = load_twin_file(str(twin), spec.name)
     single = [
         load_twin_file(str(found.folder / name), spec.name) for name in found.result["single"]
     ]
     config = load_training(settings.config)
     lines = ranges_from(config, file, single, before.result["runs"])
-    config = with_ranges(config, str((place / TWIN).resolve()), lines)
+    config = with_ranges(config, str(twin.resolve()), lines)
     about = f"{settings.config} randomised round the twin of {len(settings.bags)} bags."
     (place / CONFIG).write_text(as_yaml(config, lines, about), encoding="utf-8")
     return {
-        "added_by_gap": words,
         "ranges": [
             {"name": x.name, "was": x.before, "now": x.range, "why": x.reason} for x in lines
         ],

@@ -14,7 +14,14 @@ from sim2real_deploy.analysis.sections import Cell, Section, table
 
 
 def write_loop_page(path: Path, loop: Loop) -> None:
-    sections = [_glance(loop), _gaps(loop), _ranges(loop), _gate(loop), _steps(loop)]
+    sections = [
+        _glance(loop),
+        _gaps(loop),
+        _learnt(loop),
+        _ranges(loop),
+        _gate(loop),
+        _steps(loop),
+    ]
     content = {"duration": loop.seconds, "sections": [asdict(section) for section in sections]}
     bags = ", ".join(bag.name for bag in loop.settings.bags)
     write_page(path, f"Before and after: {loop.settings.name}", f"From {bags}", content)
@@ -64,13 +71,24 @@ def _gaps(loop: Loop) -> Section:
     return Section("Robot and twin", text, [table(head, rows)])
 
 
+def _learnt(loop: Loop) -> Section:
+    result = loop["learn"].result
+    rows: list[list[Cell]] = [
+        ["actuator network", result["actuator"]],
+        ["delta action", result["action"]],
+        *(["gap", words] for words in result["added_by_gap"]),
+    ]
+    text = "What the identified figures leave over, and what of it went into the twin."
+    return Section("Learnt", text, [table(("what", "found"), rows)])
+
+
 def _ranges(loop: Loop) -> Section:
     result = loop["randomise"].result
     rows: list[list[Cell]] = [
         [line["name"], _range(line["was"]), _range(line["now"]), line["why"]]
         for line in result["ranges"]
     ]
-    text = "Training draws robots from these. " + " ".join(result["added_by_gap"])
+    text = "Training draws robots from these."
     return Section("Randomisation", text, [table(("range", "was", "now", "why"), rows)])
 
 
