@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sim2real_deploy.checks import Check
     from sim2real_deploy.policy.bundle import Bundle
     from sim2real_deploy.policy.importers.assemble import Imported
+    from sim2real_deploy.robots import RobotSpec
 
 policy = typer.Typer(help="Import, check, describe and compare policies.", no_args_is_help=True)
 app.add_typer(policy, name="policy")
@@ -165,17 +166,59 @@ def new(
     like: str = typer.Option(
         "",
         help="The project with whose stock task it was trained, to fill the rest in: legged_gym, "
-        "himloco, isaac_lab, unitree_rl_lab, robot_lab, unitree_rl_mjlab.",
+        "himloco, isaac_lab, unitree_rl_lab, robot_lab, unitree_rl_mjlab. Default: the one with "
+        "which it walks in the twin.",
     ),
+    walk: bool = typer.Option(True, help="Without --like: try the stock tasks in the twin."),
 ) -> None:
     """Write a policy.yaml to fill in; `policy import` then reads it."""
     from sim2real_deploy.policy.skeleton import write_skeleton
     from sim2real_deploy.robots import load_robot
 
-    file = write_skeleton(network, load_robot(robot), output, like, _torchscript_sizes)
+    spec = load_robot(robot)
+    if walk and not like and not output.exists():
+        like = _stock_task_that_walks(network, spec)
+    file = write_skeleton(network, spec, output, like, _torchscript_sizes)
     left = file.read_text(encoding="utf-8").count(": ???")
     todo = f"replace every ??? ({left})" if left else "check it"
     typer.echo(f"{file}: {todo}, then: sim2real policy import {output} --output NAME")
+
+
+def _stock_task_that_walks(network: Path, spec: "RobotSpec") -> str:
+    """The project whose stock task the network fits best, by walking; empty if none."""
+    import tempfile
+
+    from rich.console import Console
+
+    from sim2real_deploy.policy.importers.assemble import import_policy
+    from sim2real_deploy.policy.importers.draft import Answers
+    from sim2real_deploy.policy.skeleton import presets, write_skeleton
+
+    try:
+        from sim2real_deploy.gate.stock_tasks import try_tasks
+    except ImportError:
+        return ""
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Console(stderr=True).status("the twin") as status,
+    ):
+
+        def bring_in(task: str) -> "Bundle":
+            written = Path(scratch) / task
+            write_skeleton(network, spec, written, task, _torchscript_sizes)
+            return import_policy(written, written / "out", Answers(), _convert).bundle
+
+        tried = try_tasks(
+            presets(spec.name), bring_in, lambda what: status.update(f"in the twin: {what}")
+        )
+    if not tried:
+        return ""
+    typer.echo("  in the twin, as the stock task of " + "; ".join(map(str, tried)))
+    if not tried[0].walks:
+        typer.echo("  it walks as none of them: the description is left for you to fill in")
+        return ""
+    typer.echo(f"  filled in as {tried[0].task}'s")
+    return tried[0].task
 
 
 @policy.command()

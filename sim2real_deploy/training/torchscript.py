@@ -51,7 +51,7 @@ def input_sizes(path: Path) -> dict[str, int]:
         for size in sizes:
             try:
                 module(torch.zeros(1, size))
-            except RuntimeError:
+            except (RuntimeError, torch.jit.Error):
                 continue
             return {"obs": size}
     return {}
@@ -92,7 +92,7 @@ def _states(module: Any, sizes: Sequence[int], path: Path) -> dict[str, torch.Te
     before = {name: _attribute(module, name).clone() for name in sorted(names)}
     try:
         module(*(torch.ones(1, size) for size in sizes))
-    except RuntimeError as error:
+    except (RuntimeError, torch.jit.Error) as error:
         numbers = " + ".join(str(size) for size in sizes)
         raise Refusal(
             f"{path}: does not take the {numbers} numbers that the description makes: "

@@ -86,9 +86,9 @@ def _unknown(source: Path, below: list[Path]) -> Refusal:
     nets = places.networks(source)
     if nets:
         return Refusal(
-            f"{source}: a network without a description of what it sees and sends. Describe it: "
-            f"sim2real policy new {nets[0]} --output FOLDER (with --like PROJECT where it was "
-            "trained with that project's stock task)"
+            f"{source}: a network without a description of what it sees and sends. This tries "
+            "the stock tasks of the known projects in the twin and writes one: "
+            f"sim2real policy new {nets[0]} --output FOLDER"
         )
     names = [form.NAME for form in FORMATS] + [kind.NAME for kind in METADATA_FORMATS]
     known = "\n".join(f"  {name}" for name in names)
