@@ -66,6 +66,10 @@ def minus(a: Vector, b: Vector) -> Vector:
     return a[0] - b[0], a[1] - b[1], a[2] - b[2]
 
 
+def dot(a: Vector, b: Vector) -> float:
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
 def along(a: Vector, factor: float, b: Vector) -> Vector:
     """a + factor * b"""
     return a[0] + factor * b[0], a[1] + factor * b[1], a[2] + factor * b[2]

@@ -2,17 +2,22 @@
 
 A loaded foot stands still on the ground, so the trunk moves relative to it; torques tell which feet
 are loaded. The accelerometer bridges the moments in between.
+
+Upwards, a foot counts later: it sinks in as it lands, before it is loaded, and comes back up while
+it is. Taken at once, every step would lower the trunk by some millimetres.
 """
 
 import math
 
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.geometry import Vector, cross, gravity_in_body, to_world
-from sim2real_deploy.robots.legs import LegKinematics, along, foot_force, minus
+from sim2real_deploy.robots.legs import LegKinematics, along, dot, foot_force, minus
 
 GRAVITY = 9.81
 LOAD_FROM, LOAD_FULL = 15.0, 40.0  # N: a foot counts from the first on, fully from the second
 LEGS_TRUST_S = 0.03  # time constant with which the legs correct the accelerometer
+SETTLED_S = 0.12  # of load, after which a foot has come to rest in the ground
+SETTLING = 4  # power of the share of that time with which a foot counts upwards before
 SLIPPING = 0.2  # m/s of disagreement with the estimate at which a foot counts for half
 LONGEST_STEP_S = 0.1
 _NOWHERE = (0.0, 0.0, 0.0)
@@ -37,6 +42,7 @@ class LegOdometry:
         self.position: Vector = _NOWHERE  # m, world: starts at the origin
         self.velocity: Vector = _NOWHERE  # m/s, in the trunk's frame
         self.loads = [0.0] * len(self._legs)  # N on each foot
+        self._loaded_s = [0.0] * len(self._legs)  # for how long each foot has been loaded
 
     @staticmethod
     def possible(spec: RobotSpec) -> bool:
@@ -54,25 +60,22 @@ class LegOdometry:
         felt = (felt_x + GRAVITY * x, felt_y + GRAVITY * y, felt_z + GRAVITY * z)
         free = minus(felt, cross(rate, self.velocity))
         self.velocity = along(self.velocity, elapsed, free)
-        seen, trust = self._from_legs(state, rate, (-x, -y, -z))
-        if trust > 0.0:
-            share = 1.0 - math.exp(-elapsed * min(trust, 1.0) / LEGS_TRUST_S)
-            self.velocity = along(self.velocity, share, minus(seen, self.velocity))
+        self._correct_by_legs(state, rate, (-x, -y, -z), elapsed)
         self.position = along(self.position, elapsed, to_world(attitude, self.velocity))
 
-    def _from_legs(self, state: RobotState, rate: Vector, up: Vector) -> tuple[Vector, float]:
-        """The trunk's velocity if the loaded feet roll without slipping, and their number."""
+    def _correct_by_legs(self, state: RobotState, rate: Vector, up: Vector, elapsed: float) -> None:
+        """Draw the velocity to the one at which the loaded feet roll without slipping."""
         (q, dq), torque = state.motion().tolist(), state.torque.tolist()
-        total = weights = 0.0
-        mean = _NOWHERE
+        level, rising = _Mean(), _Mean()
         for number, leg in enumerate(self._legs):
             foot, axes, columns = leg.pose(q)
             push = foot_force(columns, [torque[joint] for joint in leg.joints])
-            load = -(push[0] * up[0] + push[1] * up[1] + push[2] * up[2])
-            self.loads[number] = load
+            load = self.loads[number] = -dot(push, up)
             weight = min(max((load - LOAD_FROM) / (LOAD_FULL - LOAD_FROM), 0.0), 1.0)
             if not weight:
+                self._loaded_s[number] = 0.0
                 continue
+            self._loaded_s[number] += elapsed
             turning, moving = rate, cross(rate, foot)
             for joint, axis, column in zip(leg.joints, axes, columns, strict=True):
                 speed = dq[joint]
@@ -81,10 +84,37 @@ class LegOdometry:
             radius = (leg.foot_radius * up[0], leg.foot_radius * up[1], leg.foot_radius * up[2])
             seen = minus(cross(turning, radius), moving)
             slip = math.dist(seen, self.velocity) / SLIPPING
-            total += weight
-            weight /= 1.0 + slip * slip
-            weights += weight
-            mean = along(mean, weight, seen)
-        if not weights:
-            return _NOWHERE, 0.0
-        return (mean[0] / weights, mean[1] / weights, mean[2] / weights), total
+            level.add(seen, weight, slip)
+            rising.add(
+                seen, weight * min(self._loaded_s[number] / SETTLED_S, 1.0) ** SETTLING, slip
+            )
+        if level.weights:
+            error = minus(level.value(), self.velocity)
+            along_ground = along(error, -dot(error, up), up)
+            self.velocity = along(self.velocity, level.share(elapsed), along_ground)
+        if rising.weights:
+            error = minus(rising.value(), self.velocity)
+            self.velocity = along(self.velocity, rising.share(elapsed) * dot(error, up), up)
+
+
+class _Mean:
+    """Of what the feet say; a foot that slips against the estimate counts less."""
+
+    __slots__ = ("_sum", "_trust", "weights")
+
+    def __init__(self) -> None:
+        self._sum, self.weights, self._trust = _NOWHERE, 0.0, 0.0
+
+    def add(self, seen: Vector, weight: float, slip: float) -> None:
+        self._trust += weight
+        weight /= 1.0 + slip * slip
+        self.weights += weight
+        self._sum = along(self._sum, weight, seen)
+
+    def value(self) -> Vector:
+        x, y, z = self._sum
+        return x / self.weights, y / self.weights, z / self.weights
+
+    def share(self, elapsed: float) -> float:
+        """How far to follow them in this time."""
+        return 1.0 - math.exp(-elapsed * min(self._trust, 1.0) / LEGS_TRUST_S)

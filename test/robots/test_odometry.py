@@ -63,6 +63,23 @@ def test_without_ground_it_follows_the_accelerometer():
     np.testing.assert_allclose(odometry.position, [1.0, 0, 0], atol=0.02)
 
 
+@pytest.mark.parametrize(("loaded_s", "low", "high"), [(0.04, -0.02, 0.02), (0.4, -0.11, -0.09)])
+def test_a_foot_that_has_just_landed_says_little_of_the_height(loaded_s, low, high):
+    """It comes back up out of the ground at 0.1 m/s: the trunk does not sink by as much."""
+    legs, torque = legs_of(SPEC), np.zeros(SPEC.joint_count, np.float32)
+    dq = np.zeros(SPEC.joint_count, np.float32)
+    for leg in legs:
+        columns = np.array(leg.pose(SPEC.stand_pose).columns)
+        torque[list(leg.joints)] = -columns @ np.array([0.0, 0.0, 60.0])
+        dq[list(leg.joints)] = np.linalg.solve(columns.T, [0.0, 0.0, 0.1])
+    odometry = LegOdometry(SPEC)
+    for k in range(round(loaded_s / 0.002) + 1):
+        state = make_state(SPEC, received_ns=k * 2_000_000, q=SPEC.stand_pose, dq=dq, torque=torque)
+        odometry.update(state)
+    assert low < odometry.velocity[2] < high
+    assert abs(odometry.velocity[0]) < 0.02
+
+
 def test_a_robot_without_lengths_has_no_leg_odometry():
     legs = {name: leg.model_copy(update={"geometry": None}) for name, leg in SPEC.legs.items()}
     assert LegOdometry.possible(SPEC)
