@@ -296,15 +296,21 @@ class SafetySupervisor(Node):
         self.loop.disk_free_gb = shutil.disk_usage(folder).free / 1e9
 
     def _watch_mode(self) -> None:
-        """Is the vendor's own motion mode on? The robot may take its time to say."""
-        answered = time.monotonic()
-        while not self._leaving.wait(MODE_EVERY_S):
+        """Is the vendor's own motion mode on? The robot may take its time to say.
+
+        For one look after its release its last commands are still the vendor's, not a stranger's.
+        """
+        answered, before = time.monotonic(), False
+        while True:
             driving = self.loop.driving  # asked first: what was on before its release is past
             with suppress(Refusal):  # no answer says nothing: what was known stays
-                self.loop.vendor_mode = on = not self._switcher.check().released
+                on = not self._switcher.check().released
+                self.loop.vendor_mode, before = on or before, on
                 self.loop.sport_mode = on and driving
                 answered = time.monotonic()
             self.loop.mode_silence_s = time.monotonic() - answered
+            if self._leaving.wait(MODE_EVERY_S):
+                return
 
     def _write_incident(self) -> None:
         loop = self.loop

@@ -156,7 +156,7 @@ def test_estop_a_hundred_times_at_once_then_reset_then_again(stack: Stack) -> No
     first = min((stack.folder / "runs").glob("incident_*.json"))
     content = json.loads(first.read_text())
     assert content["reason"] == "emergency stop was called"
-    assert [event["event"] for event in content["events"]][-1] == "estop_called"
+    assert "estop_called" in [event["event"] for event in content["events"]]
     assert len(content["states"]["q"]) == len(content["states"]["t_s"]) > 100
     assert content["measured"]["fall"]["threshold"] == 0.8
     assert "safety_supervisor: joint_range" in stack.diagnostics
