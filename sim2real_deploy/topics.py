@@ -13,6 +13,7 @@ ADAPTATION = "control/adaptation"
 POLICY = "control/policy"  # the name of the active one
 OBSERVATION = "policy/observation"  # of the first policy; of others see `observation`
 ACTION = "policy/action"
+ESTIMATES = "policy/estimates"  # what its network believes of the robot, where it tells
 COMMAND_ASKED = "command/asked"
 COMMAND_SENT = "command/sent"
 COMMAND_LIMITS = "command/limits"
@@ -74,6 +75,10 @@ def observation(policy: str, place: int) -> str:
 
 def action(policy: str, place: int) -> str:
     return f"policy/{part(policy, place)}action"
+
+
+def estimates(policy: str, place: int) -> str:
+    return f"policy/{part(policy, place)}estimates"
 
 
 def switch_to(policy: str) -> str:

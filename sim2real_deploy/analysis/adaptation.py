@@ -1,13 +1,18 @@
 """The report's section on adaptation: what it believed in the end, and how its beliefs moved."""
 
 from sim2real_deploy.analysis.plots import Line, Times, lines
-from sim2real_deploy.analysis.sections import Section, table
+from sim2real_deploy.analysis.sections import Cell, Section, table
 from sim2real_deploy.analysis.view import View
 from sim2real_deploy.bags.recorded import labelled
 from sim2real_deploy.robots.state import Floats
-from sim2real_deploy.topics import ADAPTATION
+from sim2real_deploy.topics import ADAPTATION, ESTIMATES
 
 TEXT = "Strength is relative to config/adaptation; a standard error of 1 means not known."
+
+ESTIMATES_TEXT = (
+    "What the network believes of the robot from a few steps of history, in the units of its "
+    "contract. docs/adaptation.md says how accurate go2_walk's are."
+)
 
 
 def adaptation(view: View) -> Section | None:
@@ -31,10 +36,27 @@ def adaptation(view: View) -> Section | None:
             ("motor strength", "of the expected", [f"strength.{joint}" for joint in joints]),
             ("payload", "kg", ["payload_kg"]),
             ("torque added", "Nm", [f"torque.{joint}" for joint in joints]),
+            ("velocity command, shifted by", "m/s, rad/s", [n for n in names if "trim_" in n]),
         )
     ]
     tables = [table(("what", "value", "standard error", "unit"), whole), table(head, by_joint)]
     return Section("Adaptation", TEXT, tables, plots)
+
+
+def estimates(view: View) -> Section | None:
+    """What the policy's own network believed while it walked."""
+    series = view.series.get(ESTIMATES)
+    if series is None or not len(series):
+        return None
+    names, rows = labelled(series)
+    seconds = view.seconds(series)
+    means: list[list[Cell]] = [
+        [name, float(values.mean()), float(values.std())]
+        for name, values in zip(names, rows.T, strict=True)
+    ]
+    plots = [lines(name, "", [_line(name, names, rows, seconds)]) for name in names]
+    head = ("estimate", "mean", "spread from step to step")
+    return Section("The policy's estimates", ESTIMATES_TEXT, [table(head, means)], plots)
 
 
 def _line(name: str, names: tuple[str, ...], rows: Floats, seconds: Times) -> Line:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from sim2real_deploy.bags.mcap_file import ALWAYS, Span
 from sim2real_deploy.bags.recorded import Recorded, Series, labelled
 from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.control.ticks import policy_command
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.topics import ACTION, LOW_STATE, OBSERVATION, TICKS, action, observation
 
@@ -73,7 +74,7 @@ def recorded_steps(
     used = in_core[stepped]
     row_of = np.cumsum(used) - 1
     now_ns, state_tick = (column[c][stepped].astype(np.int64) for c in ("now_ns", "state_tick"))
-    command = np.stack([column[axis][stepped] for axis in ("vx", "vy", "wz")], axis=1)
+    command = policy_command(column)[stepped]
     policies = []
     for k, name in places:
         own = np.flatnonzero(column["policy_stepped"][stepped].astype(np.int64) >> k & 1)
@@ -86,7 +87,7 @@ def recorded_steps(
                 rows=row_of[own],
                 now_ns=now_ns[own],
                 state_tick=state_tick[own],
-                command=command[own].astype(np.float32),
+                command=command[own],
                 begins=_begins(column, stepped, k)[own],
                 observation=seen[kept],
                 action=given[kept],

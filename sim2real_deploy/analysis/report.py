@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sim2real_deploy.analysis import sections
-from sim2real_deploy.analysis.adaptation import adaptation
+from sim2real_deploy.analysis.adaptation import adaptation, estimates
 from sim2real_deploy.analysis.view import TOPICS, View
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded, Series, joined
@@ -65,7 +65,7 @@ def _write_view(view: View, bag: Bag, path: Path) -> str:
         "duration": view.duration_s,
         "sections": [
             asdict(section)
-            for make in (*sections.ALL, adaptation)
+            for make in (*sections.ALL, adaptation, estimates)
             if (section := make(view)) is not None
         ],
     }

@@ -12,6 +12,7 @@ from sim2real_deploy.bags.recorded import Recorded, Series, labelled
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.topics import (
     ADAPTATION,
+    ESTIMATES,
     LOW_CMD,
     LOW_STATE,
     MODE,
@@ -22,7 +23,10 @@ from sim2real_deploy.topics import (
     TRUTH,
 )
 
-TOPICS = (LOW_STATE, LOW_CMD, TICKS, MODE, SAFETY, OBSERVATION, ODOMETRY, TRUTH, ADAPTATION)
+TOPICS = (
+    *(LOW_STATE, LOW_CMD, TICKS, MODE, SAFETY, OBSERVATION, ODOMETRY, TRUTH),
+    *(ADAPTATION, ESTIMATES),
+)
 
 
 class View:

@@ -22,6 +22,9 @@ def gap(
     json: Annotated[Path | None, typer.Option(help="Write the figures there.")] = None,
 ) -> None:
     """Compare a recorded walk with the twin's: one number, the largest causes, what to do."""
+    from dataclasses import replace
+
+    from sim2real_deploy.analysis.gap.beliefs import beliefs_of
     from sim2real_deploy.analysis.gap.gap import measure_gap
     from sim2real_deploy.analysis.gap.page import headline, write_gap_page
     from sim2real_deploy.analysis.gap.together import put_together
@@ -46,10 +49,13 @@ def gap(
         stage = recorded.bag.information.get("stage") or "field"
         walk = walk_of_bag(recorded)
         result = measure_gap(walk, bundle, imperfections, Floor(friction=floor_friction), stage)
+        result = replace(result, beliefs=tuple(beliefs_of(recorded, result.findings)))
         found.append(result)
         typer.echo(f"{walk.name}: {headline(result)}")
         for cause in result.causes:
             typer.echo(f"  {cause.words} ({cause.explains:.0%} of the gap): {cause.remedy}")
+        for belief in result.beliefs:
+            typer.echo(f"  believed while walking: {belief.words}")
     together = put_together(found)
     if together is not None and len(found) > 1:
         typer.echo(together.words())

@@ -5,6 +5,7 @@ loses the oldest rows; they are counted.
 """
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -23,7 +24,7 @@ FIGURES = {
     "now_ns": "now_ns",
     "state_tick": "state_tick",  # the robot's counter in the state used; -1 before the first
     "mode": "controller.mode",
-    "vx": "vx",  # the shaped velocity command, as given to the policy
+    "vx": "vx",  # the shaped command; the policy gets its sum with the trim (policy_command)
     "vy": "vy",
     "wz": "wz",
     # Bit k: policy k stepped; two do during a switch.
@@ -39,8 +40,12 @@ FIGURES = {
     "surprise": "surprise",
     # Total time for which a twin's world clock has waited for a stalled machine; 0 on a robot.
     "stood_still_ns": "stood_still_ns",
+    "trim_vx": "trim_vx",  # adaptation's correction of the shaped command
+    "trim_vy": "trim_vy",
+    "trim_wz": "trim_wz",
 }
 COLUMNS = tuple(FIGURES)
+AXES = ("vx", "vy", "wz")
 _values = attrgetter(*FIGURES.values())
 _FIGURES = struct.Struct(f"={len(COLUMNS)}d")
 
@@ -54,6 +59,7 @@ class Ticks:
     sent: Floats
     observations: tuple[Floats, ...]  # by policy; valid where its bit of policy_stepped is set
     actions: tuple[Floats, ...]
+    estimates: tuple[Floats, ...]  # no columns where a policy tells none
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
         values: npt.NDArray[np.float64] = self.figures[:, COLUMNS.index(name)]
@@ -67,6 +73,15 @@ class Ticks:
     def limits(self) -> npt.NDArray[np.float64]:
         bits: npt.NDArray[np.float64] = self.figures[:, len(COLUMNS) :]
         return bits
+
+
+def policy_command(column: Mapping[str, npt.NDArray[np.float64]]) -> Floats:
+    """The velocity commands that the policy was given, of columns by name. Old recordings hold no
+    correction."""
+    shaped = np.stack([column[axis] for axis in AXES], axis=1)
+    trim = np.stack([column.get(f"trim_{a}", np.zeros(len(shaped))) for a in AXES], axis=1)
+    given: Floats = shaped.astype(np.float32) + trim.astype(np.float32)
+    return given
 
 
 class TickRing:
@@ -90,6 +105,7 @@ class TickRing:
                 ("sent", np.float32, (5, len(joints))),
                 *((f"observation{k}", np.float32, len(p.labels)) for k, p in enumerate(policies)),
                 *((f"action{k}", np.float32, len(p.action)) for k, p in enumerate(policies)),
+                *((f"told{k}", np.float32, len(p.estimated)) for k, p in enumerate(policies)),
             ]
         )
         self._rows = np.zeros(capacity, row)
@@ -106,6 +122,7 @@ class TickRing:
                 1 << k,
                 self._copied(f"observation{k}", policy.observation),
                 self._copied(f"action{k}", policy.action),
+                self._copied(f"told{k}", policy.estimates),
             )
             for k, policy in enumerate(policies)
         ]
@@ -133,6 +150,7 @@ class TickRing:
         self.state_tick = -1 if state is None else state.tick
         self.missed = gap_ns > 2 * controller.period_ns
         self.vx, self.vy, self.wz = controller.velocity.shaped
+        self.trim_vx, self.trim_vy, self.trim_wz = controller.walking.trim
         at, into = self.written % self._capacity * self._row_size, self._bytes
         _FIGURES.pack_into(into, at, *_values(self))
         for start, end, source in self._every_tick:
@@ -157,4 +175,5 @@ class TickRing:
             rows["sent"],
             tuple(rows[f"observation{k}"] for k in range(len(self._policy_steps))),
             tuple(rows[f"action{k}"] for k in range(len(self._policy_steps))),
+            tuple(rows[f"told{k}"] for k in range(len(self._policy_steps))),
         )

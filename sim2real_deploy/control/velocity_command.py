@@ -4,15 +4,13 @@ A ROS thread writes it and the control loop reads it; they share one tuple, repl
 """
 
 import math
-import struct
 
 from sim2real_deploy.control.lease import PLANNER, Lease, Source
 from sim2real_deploy.control.stages import Stage
+from sim2real_deploy.robots.vectors import REST, as_recorded
 
 ABSURD = 10.0  # m/s or rad/s: beyond this it is a mistake
 BRAKING = 2.0  # times the stage's acceleration, once nobody commands any more
-REST = (0.0, 0.0, 0.0)
-_AS_RECORDED = struct.Struct("=3f")
 
 
 class VelocityCommand:
@@ -79,8 +77,15 @@ class VelocityCommand:
             reach = self._acceleration[axis] * elapsed
             before = self._now[axis]
             self._now[axis] = min(max(target, before - reach), before + reach)
-        self.shaped = _AS_RECORDED.unpack(_AS_RECORDED.pack(*self._now))
+        self.shaped = as_recorded(self._now)
         self._reached = goal if self._now == targets else None
+
+    def inside(self, trim: tuple[float, ...]) -> tuple[float, ...]:
+        """The part of a correction that keeps the shaped velocity inside the stage's speed."""
+        if not any(trim):
+            return trim
+        rows = zip(self.shaped, trim, self.most, strict=True)
+        return as_recorded(min(max(v + t, -most), most) - v for v, t, most in rows)
 
     def halt(self) -> None:
         """Start from rest: the robot is not walking."""

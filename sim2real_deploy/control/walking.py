@@ -1,6 +1,7 @@
 """The policies' part of control: runs them when they are due and writes their joint command."""
 
 import time
+from operator import add
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from sim2real_deploy.control.velocity_command import VelocityCommand
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.robots.vectors import REST, as_recorded
 
 HAND_OVER_S = 0.4  # from standing to the policy's own targets and gains
 
@@ -39,6 +41,7 @@ class Walking:
         self.observe_ns = 0  # time spent in this tick
         self.infer_ns = 0
         self.switched = ""  # why the active policy is not the first one, for a person
+        self.trim: tuple[float, ...] = REST  # added to the velocity command by adaptation
         self._hand_over: HandOver | None = None  # in progress, towards the active policy's command
         self._due_ns = 0  # of the next policy step
 
@@ -55,7 +58,7 @@ class Walking:
         self._repertoire.begin()
         self._velocity.halt()
         self._hand_over = HandOver(self._sent.copy(), now_ns, HAND_OVER_S)
-        self._due_ns = 0
+        self._due_ns, self.trim = 0, REST
         if self._adaptation is not None:
             self._adaptation.begin()
 
@@ -72,7 +75,7 @@ class Walking:
 
     def fill(self, state: RobotState, now_ns: int, may_adapt: bool) -> None:
         if now_ns + self._period_ns // 2 >= self._due_ns:
-            self._step(state, now_ns)
+            self._step(state, now_ns, may_adapt)
         policy = self._repertoire.policy
         assert policy is not None
         if self._hand_over is not None:
@@ -88,7 +91,7 @@ class Walking:
         if now_ns + 1.5 * self._period_ns >= self._due_ns:
             self._repertoire.rehearse()
 
-    def _step(self, state: RobotState, now_ns: int) -> None:
+    def _step(self, state: RobotState, now_ns: int, may_adapt: bool) -> None:
         repertoire = self._repertoire
         assert repertoire.policy is not None
         period_ns = round(1e9 / repertoire.policy.contract.rate_hz)
@@ -96,11 +99,23 @@ class Walking:
         self.late += behind and self._due_ns > 0
         self._due_ns = (now_ns if behind else self._due_ns) + period_ns
         self.stepped_ns = time.monotonic_ns()
-        astray = repertoire.step(state, self._velocity.shape(now_ns), now_ns)
+        command = self._velocity.shape(now_ns)
+        if self._adaptation is not None:
+            command = self._steer(self._adaptation, repertoire.policy, state, may_adapt)
+        astray = repertoire.step(state, command, now_ns)
         self.observe_ns, self.infer_ns = repertoire.observe_ns, repertoire.infer_ns
         self.stepped = repertoire.stepped
         if astray:
             self._fall_back(astray, now_ns)
+
+    def _steer(
+        self, adaptation: Adaptation, policy: Policy, state: RobotState, may_adapt: bool
+    ) -> tuple[float, ...]:
+        """The velocity command with adaptation's correction, inside the stage's speed."""
+        command = self._velocity.shaped
+        trim = adaptation.steer(command, policy, state, may_adapt)
+        self.trim = self._velocity.inside(trim)
+        return as_recorded(map(add, command, self.trim))
 
     def _fall_back(self, why: str, now_ns: int) -> None:
         """Leave the active policy, starting from the last command sent. A refuge that was not

@@ -54,7 +54,7 @@ class PolicyNode(Node):
 
 
 class _Shown:
-    """One policy's two topics."""
+    """One policy's topics."""
 
     def __init__(self, node: Node, policy: Policy, place: int) -> None:
         self._place, name = place, policy.contract.name
@@ -63,6 +63,11 @@ class _Shown:
         self._observations, self._actions = (
             node.create_publisher(Float32MultiArray, topic, REPLAYED) for topic in names
         )
+        self._estimates = None
+        if policy.estimated:
+            topic = topics.estimates(name, place)
+            self._estimates = node.create_publisher(Float32MultiArray, topic, SENSOR)
+        self._estimate = Float32MultiArray(layout=labelled(policy.estimated))
         self._observation = Float32MultiArray(layout=labelled(policy.labels))
         self._action = Float32MultiArray(layout=labelled(policy.contract.joints))
 
@@ -71,6 +76,10 @@ class _Shown:
         if typed is not None:
             for row in ticks.steps_of(self._place):
                 typed.show_step(self._labels, seen[row].tolist(), self._joints, given[row].tolist())
+        if self._estimates is not None and heard(self._estimates):
+            for row in ticks.steps_of(self._place):
+                self._estimate.data = floats(ticks.estimates[self._place][row])
+                self._estimates.publish(self._estimate)
         if not (heard(self._observations) or heard(self._actions)):
             return
         for row in ticks.steps_of(self._place):

@@ -8,6 +8,7 @@ from sim2real_deploy.control.adaptation import beliefs
 from sim2real_deploy.control.limits import Limit
 from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.ticks import COLUMNS, Ticks
+from sim2real_deploy.policy.policy import Policy
 
 Figures = npt.NDArray[np.float64]
 
@@ -55,6 +56,7 @@ class LoopStatistics:
             facts.update(self._robot_keeps_time(self._figures[-1]))
         if controller.adaptation is not None:
             facts.update(beliefs.words(controller.adaptation))
+        facts.update(_estimates(controller.policy))
         facts |= {
             "deadlines missed": str(loop.misses),
             "policy steps over a period late": str(controller.walking.late),
@@ -96,6 +98,14 @@ class LoopStatistics:
             waited = f"{still_ns / 1e6:.0f} ms, and the twin's world with it"
             facts["this computer stood still"] = waited
         return facts
+
+
+def _estimates(policy: Policy | None) -> dict[str, str]:
+    """What the active policy's network believed in its last step."""
+    if policy is None or not policy.estimated:
+        return {}
+    told = zip(policy.estimated, policy.estimates.tolist(), strict=True)
+    return {"policy's estimates": ", ".join(f"{name} {value:.3g}" for name, value in told)}
 
 
 def _timing(figures: Figures, period_ns: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ from rclpy.node import Node
 from sim2real_deploy import topics
 from sim2real_deploy.control.lease import SOURCES
 from sim2real_deploy.control.modes import Mode
-from sim2real_deploy.control.ticks import COLUMNS, Ticks
+from sim2real_deploy.control.ticks import AXES, COLUMNS, Ticks
 from sim2real_deploy.nodes.common import LATCHED, SENSOR, heard
 
 try:
@@ -22,7 +22,7 @@ except ImportError:
 
 PRIORITIES = {source.name: source.priority for source in SOURCES}
 BOOLEANS = frozenset({"policy_stepped", "missed"})
-NUMBERS = frozenset({"vx", "vy", "wz", "surprise"})
+NUMBERS = frozenset({*AXES, *(f"trim_{axis}" for axis in AXES), "surprise"})
 
 
 def tick_fields(row: Sequence[float]) -> dict[str, Any]:

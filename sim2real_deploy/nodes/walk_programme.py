@@ -3,9 +3,11 @@
 import math
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
 from std_msgs.msg import Float32MultiArray
@@ -16,7 +18,7 @@ from sim2real_deploy.gate.programme import Segment, Tracker, segment_at
 from sim2real_deploy.nodes.common import ROBOT, SENSOR, Parameter, ProcessEnd, declare, run
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.robots.geometry import tilt
-from sim2real_deploy.topics import ADAPTATION, TRUTH
+from sim2real_deploy.topics import ADAPTATION, ESTIMATES, TRUTH
 
 PARAMETERS = (
     ROBOT,
@@ -49,6 +51,8 @@ class WalkProgramme(Node):
         self.create_subscription(Odometry, values["truth"], self._on_odometry, SENSOR)
         self._adaptation: dict[str, float] = {}  # what it believes; empty where there is none
         self.create_subscription(Float32MultiArray, ADAPTATION, self._on_adaptation, SENSOR)
+        self._estimates: list[dict[str, float]] = []  # of the policy's network, while it walks
+        self.create_subscription(Float32MultiArray, ESTIMATES, self._on_estimates, SENSOR)
         self._thread = threading.Thread(target=self._run, name="programme", daemon=True)
         self._thread.start()
 
@@ -175,6 +179,7 @@ class WalkProgramme(Node):
             "segments": rows,
             "control": self._stack.statistics,
             "adaptation": self._adaptation,
+            "policy_estimates": mean_and_spread(self._estimates),
             "ended_early": ended_early,
         }
         summary = Path(self._stack.recording or self._unrecorded) / "summary.json"
@@ -185,11 +190,27 @@ class WalkProgramme(Node):
         names = message.layout.dim[0].label.split(",")
         self._adaptation = dict(zip(names, message.data, strict=True))
 
+    def _on_estimates(self, message: Float32MultiArray) -> None:
+        if self._segment is not None:
+            names = message.layout.dim[0].label.split(",")
+            self._estimates.append(dict(zip(names, message.data, strict=True)))
+
     def _on_odometry(self, message: Odometry) -> None:
         twist, turn = message.twist.twist, message.pose.pose.orientation
         self._velocity = (twist.linear.x, twist.linear.y, twist.angular.z)
         leaning = tilt((turn.w, turn.x, turn.y, turn.z))
         self._tracker.add(time.monotonic(), self._segment, self._velocity, leaning)
+
+
+def mean_and_spread(rows: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """By name, of values that were told together."""
+    return {
+        name: {
+            "mean": float(np.mean([row[name] for row in rows])),
+            "spread": float(np.std([row[name] for row in rows])),
+        }
+        for name in (rows[0] if rows else ())
+    }
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ def print_card(bundle: Bundle) -> None:
             "commands",
             f"vx {_range(ranges.vx)}, vy {_range(ranges.vy)} m/s, wz {_range(ranges.wz)} rad/s",
         ),
+        ("estimates", _estimates(policy)),
         ("held", ", ".join(held.joint for held in contract.held) or "no joint"),
         ("proof", f"{len(contract.golden)} golden steps, sha256 {contract.sha256[:12]}"),
     ]
@@ -46,6 +47,15 @@ def _action(bundle: Bundle) -> str:
     action = bundle.contract.action
     clip = "not clipped" if action.clip is None else "clipped"
     return f"{clip}; it sees its {action.observed} action of the step before"
+
+
+def _estimates(policy: Policy) -> str:
+    told = [
+        f"{name} ({unit})" if unit != "1" else name
+        for estimate in policy.session.told
+        for name, unit in zip(estimate.names, estimate.units, strict=True)
+    ]
+    return ", ".join(told) or "nothing"
 
 
 def _memory(bundle: Bundle) -> str:

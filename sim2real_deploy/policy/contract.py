@@ -53,6 +53,20 @@ class Recurrence(Strict):
     output: str
 
 
+class Estimate(Strict):
+    """An output beside the action: what the network believes of its robot, value by value."""
+
+    output: str
+    names: tuple[str, ...] = Field(min_length=1)
+    units: tuple[str, ...]  # "1" for a ratio
+
+    @model_validator(mode="after")
+    def _one_unit_each(self) -> "Estimate":
+        if len(self.units) != len(self.names):
+            raise ValueError(f"units: {len(self.units)} for {len(self.names)} names")
+        return self
+
+
 class Held(Strict):
     """A joint that the policy neither sees nor moves: kept at its place while the policy runs."""
 
@@ -105,6 +119,7 @@ class Contract(Strict):
     action: Action
     observations: tuple[Group, ...] = Field(min_length=1)
     recurrence: tuple[Recurrence, ...] = ()
+    estimates: tuple[Estimate, ...] = ()
     command_ranges: CommandRanges
     statistics: tuple[Statistics, ...] = ()
     golden: tuple[Golden, ...] = Field(min_length=1)  # consecutive steps from a zero network state
@@ -137,6 +152,12 @@ class Contract(Strict):
         inputs += [state.input for state in self.recurrence]
         if len(set(inputs)) != len(inputs):
             raise ValueError("observations, recurrence: an input is fed more than once")
+        told = [name for estimate in self.estimates for name in estimate.names]
+        outputs = [estimate.output for estimate in self.estimates]
+        if len(set(told)) != len(told) or len(set(outputs)) != len(outputs):
+            raise ValueError("estimates: a name or an output stands more than once")
+        if self.action.output in outputs:
+            raise ValueError(f"estimates: '{self.action.output}' is the action")
         return self
 
 

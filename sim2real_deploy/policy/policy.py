@@ -12,6 +12,7 @@ import numpy as np
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Contract
+from sim2real_deploy.policy.estimates import MISSED
 from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.session import Session
 from sim2real_deploy.policy.terms import TERMS, Seen
@@ -50,6 +51,8 @@ class Policy:
         }
         self.session = Session(model, contract, inputs, where)
         self._statistics = self._read_statistics(where)
+        self.estimated = tuple(name for told in self.session.told for name in told.names)
+        self._missed = [self.estimated.index(n) for n in MISSED.names if n in self.estimated]
 
         action, held = contract.action, contract.held
         self._scaled = [*zip(_float32(action.offset), _float32(action.scale), strict=True)]
@@ -82,6 +85,18 @@ class Policy:
     def action(self) -> Floats:
         """What the network gave, unclipped, in the policy's joint order."""
         return self.session.action
+
+    @property
+    def estimates(self) -> Floats:
+        """What the network believed in its last step, in the order of `estimated`."""
+        return self.session.estimates
+
+    def estimated_velocity(self) -> list[float] | None:
+        """vx, vy, wz as the network believed them in its last step; None where it does not tell."""
+        if len(self._missed) < len(MISSED.names):
+            return None
+        missed: list[float] = self.session.estimates[self._missed].tolist()
+        return [x + command for x, command in zip(missed, self._seen.command, strict=True)]
 
     def reset(self) -> None:
         """Forget: history, last action, network state, clock."""

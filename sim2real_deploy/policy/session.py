@@ -8,6 +8,7 @@ import onnxruntime
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Contract
+from sim2real_deploy.policy.estimates import estimates_of
 from sim2real_deploy.policy.onnx_file import open_network
 from sim2real_deploy.robots.state import Floats
 
@@ -15,7 +16,8 @@ WARM_UP_RUNS = 20
 
 
 class Session:
-    """Reads `inputs` where the caller writes them; `run` fills `action`. Keeps network states."""
+    """Reads `inputs` where the caller writes them; `run` fills `action` and `estimates`,
+    the outputs beside it that are named in `told`. Keeps network states."""
 
     def __init__(self, model: bytes, contract: Contract, inputs: Mapping[str, Floats], where: str):
         self._session = open_network(model, where)
@@ -51,14 +53,20 @@ class Session:
             )
         self.action = np.zeros(len(contract.joints), np.float32)
         self._bind_output(given[action], self.action, f"{where}: action.output")
-        for name in given.keys() - {action, *(state.output for state in contract.recurrence)}:
+        self.told = estimates_of(contract, {name: _count(node) for name, node in given.items()})
+        self.estimates = np.zeros(sum(len(estimate.names) for estimate in self.told), np.float32)
+        self._bind_estimates(given, where)
+        bound = {action, *(state.output for state in contract.recurrence)}
+        bound |= {estimate.output for estimate in self.told}
+        for name in given.keys() - bound:
             self._binding.bind_output(name)
         for _ in range(WARM_UP_RUNS):
             self.run()
         self.reset()
 
     def reset(self) -> None:
-        for buffer in (*self.inputs.values(), self.action, *(s[0] for s in self._states)):
+        states = (before for before, _ in self._states)
+        for buffer in (*self.inputs.values(), self.action, self.estimates, *states):
             buffer.fill(0.0)
 
     def run(self) -> None:
@@ -69,6 +77,15 @@ class Session:
     def rehearse(self) -> None:
         """Run on what is there; nothing that counts changes, the state least of all."""
         self._session.run_with_iobinding(self._binding)
+
+    def _bind_estimates(self, given: Mapping[str, onnxruntime.NodeArg], where: str) -> None:
+        start = 0
+        for i, estimate in enumerate(self.told):
+            key, end = f"{where}: estimates.{i}", start + len(estimate.names)
+            if estimate.output not in given:
+                raise Refusal(f"{key}.output: the network has no output '{estimate.output}'")
+            self._bind_output(given[estimate.output], self.estimates[start:end], key)
+            start = end
 
     def _bind_input(self, node: onnxruntime.NodeArg, values: Floats, where: str) -> None:
         shape = _checked_shape(node, values, where)

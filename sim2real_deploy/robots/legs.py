@@ -9,7 +9,7 @@ from sim2real_deploy.robots.spec import LegGeometry
 
 _TRUNK = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))  # x, y and z of the first frame
 _AXES = "xyz"
-_REGULAR = 1e-6  # keeps a stretched leg's forces finite
+REGULAR = 1e-6  # keeps a stretched leg's forces finite
 
 
 class LegPose(NamedTuple):
@@ -26,26 +26,26 @@ class LegKinematics:
     def __init__(self, geometry: LegGeometry, joints: tuple[int, ...]) -> None:
         self.joints = joints
         self.foot_radius = geometry.foot_radius
-        self._origins = geometry.origins
-        self._axes = tuple(_AXES.index(axis) for axis in geometry.axes)
+        self.origins = geometry.origins
+        self.axes = tuple(_AXES.index(axis) for axis in geometry.axes)
 
     def pose(self, q: Sequence[float]) -> LegPose:
         """For the angles of all the robot's joints."""
         frame, place = list(_TRUNK), (0.0, 0.0, 0.0)
         axes, places = [], []
-        for joint, origin, axis in zip(self.joints, self._origins, self._axes, strict=False):
+        for joint, origin, axis in zip(self.joints, self.origins, self.axes, strict=False):
             place = _step(place, frame, origin)
             places.append(place)
             axes.append(frame[axis])
             _turn(frame, axis, q[joint])
-        foot = _step(place, frame, self._origins[-1])
+        foot = _step(place, frame, self.origins[-1])
         columns = [cross(axis, minus(foot, at)) for axis, at in zip(axes, places, strict=True)]
         return LegPose(foot, axes, columns)
 
 
 def foot_force(columns: Sequence[Vector], torques: Sequence[float]) -> Vector:
     """The force at the foot for given joint torques: J^T f = tau, by least squares."""
-    a = d = f = _REGULAR
+    a = d = f = REGULAR
     b = c = e = r = s = t = 0.0
     for (x, y, z), torque in zip(columns, torques, strict=True):
         a, b, c = a + x * x, b + x * y, c + x * z

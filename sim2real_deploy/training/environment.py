@@ -39,13 +39,14 @@ class Told:
 
     middle: float
     scale: float  # brings its spread to about 0.4, that of the other values
+    unit: str = "1"
 
 
 TOLD = {
     "friction": Told(0.8, 2.0),
-    "payload": Told(0.0, 0.3),  # kg
+    "payload": Told(0.0, 0.3, "kg"),
     "motor_strength": Told(1.0, 5.0),
-    "delay": Told(0.01, 50.0),  # s
+    "delay": Told(0.01, 50.0, "s"),
 }
 
 

@@ -15,14 +15,16 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from sim2real_deploy import configfile
-from sim2real_deploy.policy.contract import Contract
+from sim2real_deploy.policy.contract import Contract, Estimate
+from sim2real_deploy.policy.estimates import MISSED, of_robot
 from sim2real_deploy.policy.onnx_file import open_network
 from sim2real_deploy.policy.record import embed
 from sim2real_deploy.policy.save import save_bundle
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.training.checkpoint import load_checkpoint
 from sim2real_deploy.training.config import TrainingConfig
-from sim2real_deploy.training.environment import MISSED, MISSED_SCALE, TOLD, Environment
+from sim2real_deploy.training.environment import MISSED as MISSED_COLUMNS
+from sim2real_deploy.training.environment import MISSED_SCALE, TOLD, Environment
 
 Weights = list[np.ndarray[Any, Any]]
 INPUT, OUTPUT = "observation", "action"
@@ -44,9 +46,11 @@ def export(checkpoint: Path, folder: Path, made_from: Mapping[str, Any] | None =
     environment = Environment(config, robot, GOLDEN, seed=0)
     steering = environment.steering(config.network.exported_gain)
     reach = MISSED_SCALE * config.network.steering_reach
-    bare = network(feel, act, steering, reach, estimates(environment.felt.stop))
+    told = estimates(environment.felt.stop)
+    bare = network(feel, act, steering, reach, told)
     claims = _claims(config, robot, content)
     claims["provenance"] |= made_from or {}
+    claims["estimates"] = [one.declared.model_dump(mode="json") for one in told]
     claims |= {"golden": _golden(environment, bare), "sha256": "0" * 64}
     draft = configfile.parse(claims, Contract, str(checkpoint))
     model = embed(bare, draft)
@@ -56,25 +60,28 @@ def export(checkpoint: Path, folder: Path, made_from: Mapping[str, Any] | None =
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ExtraOutput:
     """An extra output of the network: some of its estimates, in physical units."""
 
-    name: str
+    declared: Estimate
     columns: range  # of the estimates
     middle: float
     scale: float  # estimate = (value - middle) * scale
 
 
-def estimates(felt: int) -> list[Estimate]:
-    """What a policy believes of its robot: how far it misses the wanted vx, vy, wz (m/s, rad/s),
-    the floor's friction, payload (kg), strength of the motors (1: the twin's) and delay (s)."""
-    missed = Estimate("missed_velocity", range(MISSED.start, MISSED.stop), 0.0, MISSED_SCALE)
+def estimates(felt: int) -> list[ExtraOutput]:
+    """What a policy believes of its robot: how far it misses the wanted velocity, and the values
+    named in TOLD."""
     first = felt - len(TOLD)
-    told = [
-        Estimate(f"estimated_{name}", range(first + i, first + i + 1), one.middle, one.scale)
-        for i, (name, one) in enumerate(TOLD.items())
+    return [
+        ExtraOutput(MISSED, range(MISSED_COLUMNS.start, MISSED_COLUMNS.stop), 0.0, MISSED_SCALE),
+        *(
+            ExtraOutput(
+                of_robot(name, one.unit), range(first + i, first + i + 1), one.middle, one.scale
+            )
+            for i, (name, one) in enumerate(TOLD.items())
+        ),
     ]
-    return [missed, *told]
 
 
 def network(
@@ -82,7 +89,7 @@ def network(
     act: Weights,
     steering: np.ndarray[Any, Any],
     reach: float,
-    told: Sequence[Estimate] = (),
+    told: Sequence[ExtraOutput] = (),
 ) -> bytes:
     """Estimates join the observation and correct it; the second perceptron acts on both.
 
@@ -104,7 +111,7 @@ def network(
         more_nodes, more_tensors = _tell(told, feel[-1].shape[0])
         nodes, tensors = [*nodes, *more_nodes], [*tensors, *more_tensors]
     ends = [(INPUT, feel[0].shape[1]), (OUTPUT, act[-1].shape[0])]
-    ends += [(one.name, len(one.columns)) for one in told]
+    ends += [(one.declared.output, len(one.columns)) for one in told]
     first, *last = (
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size]) for name, size in ends
     )
@@ -120,7 +127,7 @@ def network(
 
 
 def _tell(
-    told: Sequence[Estimate], felt: int
+    told: Sequence[ExtraOutput], felt: int
 ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
     """One linear layer that scales the estimates, then one output for each."""
     sizes = [len(one.columns) for one in told]
@@ -137,7 +144,9 @@ def _tell(
     }
     tensors = [numpy_helper.from_array(values, name) for name, values in constants.items()]
     tell = helper.make_node("Gemm", ["felt", "tell_weight", "tell_bias"], ["told"], transB=1)
-    split = helper.make_node("Split", ["told", "tell_sizes"], [one.name for one in told], axis=-1)
+    split = helper.make_node(
+        "Split", ["told", "tell_sizes"], [one.declared.output for one in told], axis=-1
+    )
     return [tell, split], tensors
 
 

@@ -13,12 +13,14 @@ from sim2real_deploy.control.adaptation.adaptation import (
     PAYLOAD_BOUND_KG,
     TORQUE_BOUND,
 )
-from sim2real_deploy.control.adaptation.strength import StrengthEstimator
+from sim2real_deploy.control.adaptation.leg_loads import LegLook
+from sim2real_deploy.control.adaptation.strength import StrengthEstimator, learn, plain_learn
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.drive import Drive
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
+from sim2real_deploy.robots.odometry import LegOdometry, legs_of
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
 from support.places import SHARED_DATA
@@ -254,3 +256,37 @@ def test_a_walking_twin_shows_weak_motors_and_what_it_carries():
     assert adaptation.gain[CALF] == pytest.approx(GAIN_HIGH, abs=0.02)
     assert 0.3 < np.abs(adaptation.torque).max() <= BOUND.max()
     assert adaptation.load.payload_kg < PAYLOAD_BOUND_KG
+
+
+def test_compiled_legs_say_what_the_odometry_says():
+    look, rng, judged = LegLook(SPEC, legs_of(SPEC)), np.random.default_rng(4), 0
+    for _ in range(20):
+        joints = {name: rng.normal(0, 0.5, N) for name in ("q", "dq", "torque")}
+        joints["torque"] = 20 * joints["torque"]
+        joints = {name: values.astype(np.float32) for name, values in joints.items()}
+        state = make_state(SPEC, **joints, gyroscope=rng.normal(0, 1, 3).astype(np.float32))
+        odometry = LegOdometry(SPEC)
+        odometry.update(state)
+        loads = [look.at(leg, state) for leg in range(len(SPEC.legs))]
+        assert loads == pytest.approx(odometry.loads, rel=1e-6)
+        heaviest = int(np.argmax(loads))
+        if loads[heaviest] > 20:
+            odometry._legs, judged = [legs_of(SPEC)[heaviest]], judged + 1
+            look.at(heaviest, state)
+            seen, _ = odometry._from_legs(state, tuple(state.rates()), (0.0, 0.0, 1.0))
+            assert look.velocity == pytest.approx(np.array(seen), rel=1e-5, abs=1e-6)
+    assert judged > 5
+
+
+def test_compiled_regression_is_the_plain_one():
+    rng = np.random.default_rng(2)
+    sums = [rng.random((9, N)), rng.normal(size=(9, N)), rng.random((9, N)), rng.random((8, N))]
+    sums.append(np.zeros(N))
+    sent, seen = rng.normal(size=(8, 5, N)).astype(np.float32), rng.normal(size=(3, N))
+    seen[1, 3], usable = np.nan, np.arange(N) != 5
+    plain = [part.copy() for part in sums]
+    learn(sent, seen, usable, np.full(N, 30.0), 0.02, tuple(sums))
+    plain_learn(sent, seen, usable, np.full(N, 30.0), 0.02, tuple(plain))
+    for one, other in zip(sums[1:], plain[1:], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+    assert sums[4].tolist() == [float(joint not in (3, 5)) for joint in range(N)]

@@ -115,7 +115,7 @@ def test_what_is_published_is_what_the_loop_did(store: Any) -> None:
     typed.show_step(("x", "y"), (1.0, 2.0), ("a",), (0.5,))
     row = np.arange(len(COLUMNS) + 2, dtype=np.float64)
     nothing = np.zeros((1, 0), np.float32)
-    typed.show_ticks(Ticks(row[None], nothing, nothing, nothing, nothing))
+    typed.show_ticks(Ticks(row[None], nothing, nothing, nothing, nothing, nothing))
     shown = node.published
     assert (shown["typed/mode"].mode, shown["typed/mode"].reason) == (Mode.WALKING, "asked for")
     assert (shown["typed/lease"].holder, shown["typed/lease"].priority) == ("teleop", 3)

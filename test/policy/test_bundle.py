@@ -267,3 +267,33 @@ def test_a_policy_of_the_field_in_isaac_joint_order(tmp_path):
         policy.observe(make_state(SPEC, q=pose), np.zeros(3, np.float32))
         target = policy.infer()
     assert np.all(np.abs(target - pose) < 0.35)
+
+
+def test_what_a_network_estimates_is_read_by_name(tmp_path):
+    model = network(SIZE, N, told=3)
+    told = {"output": "told", "names": ["missed_vx", "missed_vy", "missed_wz"]}
+    told["units"] = ["m/s", "m/s", "rad/s"]
+    policy = load(tmp_path, model, estimates=[told]).open()
+    assert policy.estimated == ("missed_vx", "missed_vy", "missed_wz")
+    state = make_state(SPEC, gyroscope=np.array([0.5, -1.0, 2.0], np.float32))
+    policy.observe(state, (0.3, 0.0, 0.1))
+    policy.infer()
+    np.testing.assert_allclose(policy.estimates, [0.1, -0.2, 0.4], atol=1e-6)
+    assert policy.estimated_velocity() == pytest.approx([0.4, -0.2, 0.5], abs=1e-6)
+    assert load(tmp_path / "silent", model).open().estimated_velocity() is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"output": "gone"}, "no output 'gone'"),
+        ({"names": ["a"], "units": ["1"]}, "holds 3 numbers"),
+        ({"units": ["1"]}, "units: 1 for 3 names"),
+        ({"names": ["a", "a", "b"]}, "more than once"),
+        ({"output": "actions"}, "is the action"),
+    ],
+)
+def test_estimates_that_do_not_fit_the_network_are_refused(tmp_path, change, words):
+    told = {"output": "told", "names": ["a", "b", "c"], "units": ["1"] * 3} | change
+    with pytest.raises(Refusal, match=words):
+        load(tmp_path, network(SIZE, N, told=3), estimates=[told])

@@ -23,9 +23,15 @@ PLAIN_TERMS: list[dict[str, Any]] = [
 
 
 def network(
-    inputs: int, outputs: int, *, weights: np.ndarray | None = None, recurrent: bool = False
+    inputs: int,
+    outputs: int,
+    *,
+    weights: np.ndarray | None = None,
+    recurrent: bool = False,
+    told: int = 0,
 ) -> bytes:
-    """action = W @ obs (+ h); a recurrent one hands h = h + 1 on."""
+    """action = W @ obs (+ h); a recurrent one hands h = h + 1 on. `told` is how many of its inputs
+    it gives back as a second output, "told"."""
     if weights is None:
         weights = 0.05 * np.random.default_rng(3).standard_normal((inputs, outputs))
     values = [numpy_helper.from_array(weights.astype(np.float32), "W")]
@@ -38,6 +44,10 @@ def network(
         gives.append(helper.make_tensor_value_info("h_out", TensorProto.FLOAT, [1, outputs]))
         nodes.append(helper.make_node("Add", ["m", "h_in"], ["actions"]))
         nodes.append(helper.make_node("Add", ["h_in", "one"], ["h_out"]))
+    if told:
+        values.append(numpy_helper.from_array(np.eye(inputs, told, dtype=np.float32), "T"))
+        gives.append(helper.make_tensor_value_info("told", TensorProto.FLOAT, ["batch", told]))
+        nodes.append(helper.make_node("MatMul", ["obs", "T"], ["told"]))
     model = helper.make_model(
         helper.make_graph(nodes, "policy", takes, gives, values),
         opset_imports=[helper.make_opsetid("", 17)],

@@ -124,8 +124,9 @@ class _Simulation:
             for topic, names, values in (
                 (f"/policy/{part}observation", policy.labels, ticks.observations[place][stepped]),
                 (f"/policy/{part}action", policy.contract.joints, ticks.actions[place][stepped]),
+                (f"/policy/{part}estimates", policy.estimated, ticks.estimates[place][stepped]),
             ):
-                for row in values:
+                for row in values if names else ():
                     self.publish(topic, Float32MultiArray(layout=labelled(names), data=floats(row)))
         layout = labelled_rows(self.loop.ticks.columns, len(ticks.figures))
         data = doubles(ticks.figures.ravel())

@@ -10,11 +10,13 @@ import torch
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
+from sim2real_deploy.policy.contract import Estimate
+from sim2real_deploy.policy.estimates import RECOGNISED
 from sim2real_deploy.policy.onnx_file import open_network
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import Network, load_training
 from sim2real_deploy.training.environment import TOLD
-from sim2real_deploy.training.export import Estimate, export, network
+from sim2real_deploy.training.export import ExtraOutput, export, network
 from sim2real_deploy.training.ppo import Actor, Felt
 from sim2real_deploy.training.trainer import Run, train
 
@@ -74,7 +76,9 @@ def test_the_written_network_computes_what_torch_computes() -> None:
     felt = Felt(slice(0, 2), steering, reach=0.1)  # less than what most of what is felt is
     actor = Actor(7, 3, Network(**sizes, initial_std=1, final_std=0.1), felt)
     parts = ([p.detach().numpy() for p in part.parameters()] for part in (actor.feel, actor.act))
-    told = [Estimate("mass", range(1, 2), 5.0, 2.0), Estimate("both", range(2), 0.0, 4.0)]
+    mass = Estimate(output="mass", names=("mass",), units=("kg",))
+    both = Estimate(output="both", names=("one", "two"), units=("1", "1"))
+    told = [ExtraOutput(mass, range(1, 2), 5.0, 2.0), ExtraOutput(both, range(2), 0.0, 4.0)]
     model = network(*parts, steering.numpy(), felt.reach, told)
     session = onnxruntime.InferenceSession(model)
     rng = np.random.default_rng(0)
@@ -89,7 +93,8 @@ def test_the_written_network_computes_what_torch_computes() -> None:
 
 def test_a_policy_tells_what_it_believes_of_its_robot(checkpoint: Path, tmp_path: Path) -> None:
     """In the units of the randomisation: untrained, all near the middle of what was drawn."""
-    export(checkpoint, tmp_path / "bundle")
+    contract = export(checkpoint, tmp_path / "bundle")
+    assert contract.estimates == RECOGNISED
     session = open_network(tmp_path / "bundle" / "policy.onnx", "it")
     names = [output.name for output in session.get_outputs()]
     assert names[1:] == ["missed_velocity", *(f"estimated_{name}" for name in TOLD)]

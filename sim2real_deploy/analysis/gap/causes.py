@@ -40,6 +40,8 @@ class Cause:
 class Findings:
     world: World  # the twin's difference from the robot, as estimated
     weak_joints: dict[str, float]  # strength by the twin's, where it stands out
+    delay_s: float = 0.0  # of the robot's commands, in all
+    floor_friction: float = 0.0
 
 
 def _motor_law(walk: Walk) -> tuple[Array, float]:
@@ -74,7 +76,7 @@ def find(robot: Walk, twin: Walk, imperfections: Imperfections, floor: Floor) ->
         for name, value in zip(robot.robot.joint_names, ratio, strict=True)
         if abs(value / strength - 1) > JOINT_STRENGTH
     }
-    return Findings(world, weak)
+    return Findings(world, weak, seen_delay, world.floor * floor.friction)
 
 
 def causes_of(findings: Findings, floor: Floor) -> list[Cause]:

@@ -1,10 +1,11 @@
 """The gap between a robot and its simulator: one number, its causes, and what they rest on."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from sim2real_deploy.analysis.gap.beliefs import Belief
 from sim2real_deploy.analysis.gap.causes import Cause, Findings, causes_of, find, in_order
 from sim2real_deploy.analysis.gap.closed_loop import How, walk_in_twin
 from sim2real_deploy.analysis.gap.distances import auc, distances
@@ -42,6 +43,7 @@ class Gap:
     speeds: tuple[Speed, ...]
     open_loop: Errors
     twin_fell_s: float | None
+    beliefs: tuple[Belief, ...] = ()  # the robot's own, where the bag holds them
 
     @property
     def same(self) -> bool:
@@ -108,6 +110,7 @@ class Gap:
                 for i in [self.open_loop.at(h)]
             },
             "twin_fell_s": self.twin_fell_s,
+            "beliefs": [asdict(belief) for belief in self.beliefs],
         }  # fmt: skip
 
 

@@ -23,6 +23,8 @@ def write_gap_page(
     sections = [_glance(newest)]
     if len(gaps) > 1:
         sections += [*([_together(together)] if together is not None else []), _trend(gaps)]
+    if newest.beliefs:
+        sections.append(_beliefs(newest))
     sections += [_closed_loop(newest), _open_loop(newest), _channels(newest), _plots(newest)]
     content = {
         "duration": len(newest.robot) / newest.robot.rate_hz,
@@ -73,6 +75,19 @@ def _together(together: Together) -> Section:
         ]
         tables.append(table(("still unlike", "robot", "twin", ""), unlike))
     return Section("All walks together", together.words() + ".", tables)
+
+
+def _beliefs(gap: Gap) -> Section:
+    def cell(value: float | None) -> Cell:
+        return "" if value is None else value
+
+    rows: list[list[Cell]] = [
+        [b.name, cell(b.adaptation), cell(b.network), cell(b.identified), b.unit]
+        for b in gap.beliefs
+    ]
+    head = ("what", "adaptation", "the policy's network", "identified here", "")
+    text = "What the robot believed of itself while it walked, beside what the recording shows."
+    return Section("Beliefs", text, [table(head, rows)])
 
 
 def _trend(gaps: Sequence[Gap]) -> Section:

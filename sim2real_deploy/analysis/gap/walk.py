@@ -15,6 +15,7 @@ from sim2real_deploy.analysis.view import TOPICS, View
 from sim2real_deploy.bags.import_log import WALK_ATTACHMENT
 from sim2real_deploy.bags.recorded import Recorded, wire_columns
 from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.control.ticks import policy_command
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec, WholeState
 from sim2real_deploy.robots.geometry import gravity_in_body_rows
@@ -93,7 +94,7 @@ def walk_of_bag(recorded: Recorded, least_s: float = SETTLE_S + LEAST_S) -> Walk
     states = {name: view.states[name][inside] for name in (*STATE_COLUMNS, "tick")}
     topic = bag.require(LOW_CMD)
     samples = [(message.log_ns, message.data) for message in bag.messages([topic])]
-    asked = np.stack([ticks[axis] for axis in ("vx", "vy", "wz")], axis=1)
+    asked = policy_command(ticks).astype(np.float64)
     limits = [ticks[name][start:end] > 0 for name in ticks if name.startswith("limit.")]
     measured = None
     if ODOMETRY in view.series:

@@ -14,8 +14,11 @@ import numpy as np
 from sim2real_deploy.control.adaptation.payload import PayloadEstimator
 from sim2real_deploy.control.adaptation.reference import Reference
 from sim2real_deploy.control.adaptation.strength import Flags, StrengthEstimator
+from sim2real_deploy.control.adaptation.velocity_hold import Seen, VelocityHold
+from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
+from sim2real_deploy.robots.vectors import REST
 
 # Ticks of a cycle: odd, so that in time every tick between two steps of a policy is learnt from.
 # Each part of the work has its own tick of the cycle.
@@ -41,6 +44,7 @@ class Adapts(str, Enum):
     NONE = "none"
     STRENGTH = "strength"  # gains
     MRAC = "mrac"  # feed-forward torque
+    VELOCITY = "velocity"  # the velocity command
     ALL = "all"
 
     def within(self, most: "Adapts") -> bool:
@@ -61,6 +65,9 @@ class Adaptation:
         self.gain = np.ones(joints, np.float32)  # factor on kp and kd
         self.torque = np.zeros(joints, np.float32)  # Nm, added
         self.level = 0.0  # 0 to 1: how far corrections have faded in
+        self.hold = VelocityHold()
+        self._steers = adapts in (Adapts.VELOCITY, Adapts.ALL)
+        self._limited = False  # a limit acted since the last step of the policy
         self._gains = adapts in (Adapts.STRENGTH, Adapts.ALL)
         self._torques = adapts in (Adapts.MRAC, Adapts.ALL)
         self._bounds: list[float] = (TORQUE_BOUND * spec.torque_limit).tolist()
@@ -85,7 +92,8 @@ class Adaptation:
     def begin(self) -> None:
         """Walking begins: corrections fade in from nothing, beliefs are kept."""
         self.motors.restart()
-        self.level, self._usable = 0.0, None
+        self.hold.begin()
+        self.level, self._usable, self._limited = 0.0, None, False
         self._pushed = self._nothing
         self.gain[:], self.torque[:] = 1.0, 0.0
 
@@ -93,6 +101,7 @@ class Adaptation:
         """The command of this tick as it left, and the limits that acted on each joint."""
         self.motors.remember(sent)
         if any(acted):
+            self._limited = True
             free = np.frombuffer(acted, np.uint8) == 0
             self._usable = free if self._usable is None else self._usable & free
 
@@ -111,6 +120,22 @@ class Adaptation:
             self._push(state.torque.tolist())
             return True
         return False
+
+    def steer(
+        self, command: tuple[float, ...], policy: Policy, state: RobotState, allowed: bool
+    ) -> tuple[float, ...]:
+        """Once for each step of the policy, before it: the correction of its velocity command.
+        A step in which a limit acted teaches nothing."""
+        if not self._steers:
+            return REST
+        walked, believed = self.load.walked(), policy.estimated_velocity()
+        usable = not self._limited and walked is not None and believed is not None
+        seen = None
+        if usable and walked is not None and believed is not None:
+            seen = Seen((*walked, state.rates()[2]), believed)
+        self._limited = False
+        self.hold.step(command, seen, 1.0 / policy.contract.rate_hz, allowed)
+        return self.hold.trim
 
     def _observe(self, phase: int, state: RobotState) -> None:
         if phase < LOOKS:

@@ -9,13 +9,14 @@ from sim2real_deploy.robots.state import Floats
 # One of each per joint, and then one for the robot.
 PER_JOINT = ("strength", "strength_error", "gain", "torque")
 WHOLE = ("payload_kg", "payload_error_kg", "delay_ms", "strain", "level")
+HOLD = ("off_vx", "off_vy", "off_wz", "trim_vx", "trim_vy", "trim_wz")  # velocity hold
 APART = 0.03  # strength this far from the expected is worth a word
 
 
 def names(adaptation: Adaptation) -> tuple[str, ...]:
     """`strength` is relative to what is expected of the joint."""
     by_joint = [f"{field}.{joint}" for field in PER_JOINT for joint in adaptation.joint_names]
-    return (*by_joint, *WHOLE)
+    return (*by_joint, *WHOLE, *HOLD)
 
 
 def values(adaptation: Adaptation) -> Floats:
@@ -24,7 +25,8 @@ def values(adaptation: Adaptation) -> Floats:
     rows = (motors.strength / nominal, motors.error / nominal, adaptation.gain, adaptation.torque)
     delay_ms = 1000.0 * motors.delay_ticks * adaptation.period_s
     whole = (load.payload_kg, load.error_kg, delay_ms, adaptation.strain, adaptation.level)
-    return np.concatenate([*rows, whole]).astype(np.float32)
+    hold = (*adaptation.hold.deviation, *adaptation.hold.trim)
+    return np.concatenate([*rows, whole, hold]).astype(np.float32)
 
 
 def words(adaptation: Adaptation) -> dict[str, str]:
@@ -46,6 +48,9 @@ def _in_force(adaptation: Adaptation) -> str:
     most = float(np.abs(adaptation.torque).max())
     done = [f"gains of {changed} joints changed"] if changed else []
     done += [f"up to {most:.1f} Nm added"] if most else []
+    vx, vy, wz = adaptation.hold.trim
+    if vx or vy or wz:
+        done.append(f"command shifted by {vx:+.2f}, {vy:+.2f} m/s, {wz:+.2f} rad/s")
     return ", ".join(done) or "nothing to correct"
 
 

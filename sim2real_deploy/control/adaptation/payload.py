@@ -1,21 +1,23 @@
 """What the robot carries: the weight on its feet, as joint torques show it, against the expected.
 
 Over a few strides the feet carry the robot's weight, however it walks, so a mean of the vertical
-force tells the mass. Plain numbers throughout, and one leg per call: that spreads the work of the
-legs' kinematics over the ticks.
+force tells the mass. One leg per call: that spreads the work over the ticks. The feet that stand
+tell the trunk's velocity, too.
 """
 
 import math
 
+from sim2real_deploy.control.adaptation.leg_loads import LegLook
 from sim2real_deploy.robots import RobotSpec, RobotState
-from sim2real_deploy.robots.geometry import gravity_in_body
-from sim2real_deploy.robots.legs import foot_force
 from sim2real_deploy.robots.odometry import GRAVITY, legs_of
 
 MEMORY_S = 0.5  # time constant of each of two filters in a row: a gait's bounce does not pass
 SETTLED = 6.0  # memories, before the mean is believed
 LARGEST_LOAD = 500.0  # N: no foot of a robot that walks carries more
 CARRIES_FROM, CARRIES_FULL = 10.0, 40.0  # N: below the first a foot swings, above the second stands
+STANDS_FROM, STANDS_FULL = 30.0, 60.0  # N: from the first on a foot tells the trunk's velocity
+SLIPPING = 0.2  # m/s off the mean velocity, at which a foot counts for half
+USUAL = 0.1  # of each new velocity, in that mean
 UNKNOWN_KG = 10.0  # standard error while nothing is known
 RIPPLE_KG = 0.3  # how far the healthy robot's mean differs from command to command
 
@@ -29,6 +31,9 @@ class PayloadEstimator:
         self.payload_kg = 0.0
         self.error_kg = UNKNOWN_KG  # one standard error
         self._supported_kg = supported_kg
+        self._look = LegLook(spec, self.legs)
+        self._walked = [0.0, 0.0, 0.0]  # vx and vy over standing feet, summed, and their weights
+        self._mean_walked = (0.0, 0.0)
         self._loads = [0.0] * len(self.legs)
         self._keep = 1.0 - math.exp(-1.0 / (MEMORY_S * rate_hz))
         self._means = [supported_kg * GRAVITY] * 2
@@ -36,20 +41,35 @@ class PayloadEstimator:
         self._settled = round(SETTLED * MEMORY_S * rate_hz)
 
     def look(self, leg: int, state: RobotState) -> None:
-        """At the load of one leg; after the last one the mean is brought up to date."""
-        q, torque = state.q.tolist(), state.torque.tolist()
-        if not math.isfinite(sum(q)):
-            return
-        down = gravity_in_body(state.attitude())
-        columns = self.legs[leg].pose(q).columns
-        push = foot_force(columns, [torque[joint] for joint in self.legs[leg].joints])
-        load = push[0] * down[0] + push[1] * down[1] + push[2] * down[2]
-        if abs(load) < LARGEST_LOAD:  # not so for NaN
+        """At one leg; after the last one the mean load is brought up to date."""
+        load, (vx, vy, _) = self._look.at(leg, state), self._look.velocity.tolist()
+        if abs(load) < LARGEST_LOAD and math.isfinite(vx + vy):  # not so for NaN
             self._loads[leg] = load
             carried = (load - CARRIES_FROM) / (CARRIES_FULL - CARRIES_FROM)
             self.carries[leg] = min(max(carried, 0.0), 1.0)
+            self._walk(load, vx, vy)
         if leg == len(self.legs) - 1:
             self._weigh(sum(self._loads))
+
+    def walked(self) -> tuple[float, float] | None:
+        """The trunk's mean vx and vy since the last call; None where no foot was seen to stand."""
+        vx, vy, weight = self._walked
+        self._walked = [0.0, 0.0, 0.0]
+        if not weight:
+            return None
+        vx, vy = vx / weight, vy / weight
+        was_vx, was_vy = self._mean_walked
+        self._mean_walked = was_vx + USUAL * (vx - was_vx), was_vy + USUAL * (vy - was_vy)
+        return vx, vy
+
+    def _walk(self, load: float, vx: float, vy: float) -> None:
+        """A foot counts by its load, and less where it moves unlike the others: it slips, or has
+        just touched down."""
+        weight = min(max((load - STANDS_FROM) / (STANDS_FULL - STANDS_FROM), 0.0), 1.0)
+        slip = math.dist((vx, vy), self._mean_walked) / SLIPPING
+        weight /= 1.0 + slip * slip
+        sums = self._walked
+        self._walked = [sums[0] + weight * vx, sums[1] + weight * vy, sums[2] + weight]
 
     def _weigh(self, load: float) -> None:
         means = self._means

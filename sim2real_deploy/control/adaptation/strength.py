@@ -8,13 +8,17 @@ be told apart, as with a leg that swings fast in the air, the standard error say
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.compiled import quickest
 from sim2real_deploy.robots.state import Floats
 
 Vector = npt.NDArray[np.float64]
+Array = Any  # a numpy array, as the compiled loops see it
+Sums = tuple[Array, Array, Array, Array, Array]  # now, mean, squares, products, samples
 Flags = npt.NDArray[np.bool_]
 
 DELAYS = 8  # ticks: from one to so many
@@ -30,6 +34,50 @@ NEVER = 1.0  # standard error of a joint of which nothing is known
 _TINY = 1e-9
 
 
+def plain_learn(
+    sent: Array, seen: Array, usable: Array, sane: Array, share: float, sums: Sums
+) -> None:
+    """Take one state into the regressions of all joints and delays."""
+    now, mean, squares, products, samples = sums
+    q, dq, torque = seen
+    now[:-1] = sent[:, 2] * (sent[:, 0] - q) + sent[:, 3] * (sent[:, 1] - dq) + sent[:, 4]
+    now[-1] = torque
+    good = usable & (np.abs(now) < sane).all(axis=0)  # not so for NaN
+    samples += good
+    np.copyto(now, mean, where=~good)
+    now -= mean
+    part = np.where(good, share, 0.0)
+    mean += part * now
+    squares += now * now
+    squares *= 1.0 - part
+    products += now[:-1] * now[-1]
+    products *= 1.0 - part
+
+
+def _learn(sent: Array, seen: Array, usable: Array, sane: Array, share: float, sums: Sums) -> None:
+    now, mean, squares, products, samples = sums
+    last = sent.shape[0]
+    for j in range(sane.size):
+        good, now[last, j] = usable[j], seen[2, j]
+        for d in range(last):
+            law = np.float64(sent[d, 2, j]) * (sent[d, 0, j] - seen[0, j])
+            now[d, j] = law + sent[d, 3, j] * (sent[d, 1, j] - seen[1, j]) + sent[d, 4, j]
+        for d in range(last + 1):
+            good = good and abs(now[d, j]) < sane[j]
+        if not good:
+            continue
+        samples[j] += 1.0
+        for d in range(last + 1):
+            now[d, j] -= mean[d, j]
+            mean[d, j] += share * now[d, j]
+            squares[d, j] = (squares[d, j] + now[d, j] * now[d, j]) * (1.0 - share)
+        for d in range(last):
+            products[d, j] = (products[d, j] + now[d, j] * now[last, j]) * (1.0 - share)
+
+
+learn = quickest(_learn, plain_learn)
+
+
 class StrengthEstimator:
     """`remember` every command, `learn` at `rate_hz`, then `compare` and `estimate`: in parts, so
     that no tick has to do it all."""
@@ -40,7 +88,6 @@ class StrengthEstimator:
         self.error = np.full(joints, NEVER)  # one standard error of each
         self.delay_ticks = 0  # 0: not known yet
         self._sane = SANE * torque_limit.astype(np.float64)
-        self._sane_everywhere = float(self._sane.min())
         self._share = 1.0 - math.exp(-1.0 / (MEMORY_S * rate_hz))  # of a sample, in the means
         self._excited = (EXCITED * torque_limit.astype(np.float64)) ** 2 / self._share
         self._full = FULL_S * rate_hz
@@ -50,6 +97,8 @@ class StrengthEstimator:
         self._known = 0  # commands since `restart`
         self._samples = np.zeros(joints)
         # Of each delay (rows) the law's torque, and in the last row the reported torque.
+        self._seen = np.zeros((3, joints))  # q, dq and torque of the state at hand
+        self._usable = np.ones(joints, np.bool_)
         self._now = np.zeros((DELAYS + 1, joints))
         self._mean = np.zeros_like(self._now)
         self._squares = np.zeros_like(self._now)  # sums about the means, fading
@@ -57,6 +106,14 @@ class StrengthEstimator:
         self._ready = np.zeros(joints, np.bool_)
         self._slope = np.zeros((DELAYS, joints))
         self._compared: tuple[int, Vector, Vector] | None = None
+        self._compile()
+
+    def _compile(self) -> None:
+        """Now, and not in the first tick: a step with joints that are not used changes nothing."""
+        self._known = DELAYS
+        none = np.zeros(len(self._sane), np.float32)
+        self.learn(none, none, none, np.zeros(len(self._sane), np.bool_))
+        self.restart()
 
     def restart(self) -> None:
         """The commands before this one were not seen."""
@@ -73,30 +130,16 @@ class StrengthEstimator:
         """A state; joints that are not `usable` (a limit acted on them) are left out."""
         if self._known < DELAYS:
             return
-        sent, now = self._sent[self._at : self._at + DELAYS], self._now
-        law = sent[:, 0] - q
-        law *= sent[:, 2]
-        law += sent[:, 3] * (sent[:, 1] - dq)
-        law += sent[:, 4]
-        now[:-1], now[-1] = law, torque
-        share: float | Vector = self._share
-        extent = np.abs(now)
-        largest = np.maximum.reduce(extent, axis=None)
-        if usable is not None or not largest < self._sane_everywhere:  # not so for NaN
-            good = (extent < self._sane).all(axis=0)
-            good &= True if usable is None else usable
-            np.copyto(now, self._mean, where=~good)
-            share = np.where(good, self._share, 0.0)
-            self._samples += good
-        else:
-            self._samples += 1.0
-        now -= self._mean
-        self._mean += share * now
-        rest = 1.0 - share
-        self._squares += now * now
-        self._squares *= rest
-        self._products += now[:-1] * now[-1]
-        self._products *= rest
+        self._seen[0], self._seen[1], self._seen[2] = q, dq, torque
+        self._usable[:] = True if usable is None else usable
+        learn(
+            self._sent[self._at : self._at + DELAYS],
+            self._seen,
+            self._usable,
+            self._sane,
+            self._share,
+            (self._now, self._mean, self._squares, self._products, self._samples),
+        )
 
     def compare(self) -> None:
         """How well each delay explains the torques, where there is enough to tell."""

@@ -1,0 +1,129 @@
+"""The velocity hold: it gives back what is lost, does nothing where nothing is, stays bounded."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim2real_deploy.control.adaptation.velocity_hold import (
+    BOUNDS,
+    DISAGREE,
+    LEARN_S,
+    RATE,
+    SETTLE_S,
+    Seen,
+    VelocityHold,
+)
+from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.control.velocity_command import VelocityCommand
+from sim2real_deploy.robots.vectors import REST
+
+PERIOD = 0.02
+COMMAND = (0.6, 0.0, 0.0)
+LEARNT = SETTLE_S + LEARN_S + 0.1
+
+
+class Robot:
+    """Reaches nine tenths of its command, a little late, with a gait's bounce."""
+
+    def __init__(self, gain=0.9):
+        self.hold, self.gain = VelocityHold(), gain
+        self.velocity, self.lost, self.time = np.zeros(3), np.zeros(3), 0.0
+        self.allowed, self.lie = True, np.zeros(3)
+
+    def walk(self, seconds, command=COMMAND):
+        for _ in range(round(seconds / PERIOD)):
+            self.time += PERIOD
+            bounce = 0.05 * math.sin(2 * math.pi * 4.0 * self.time)
+            reached = self.gain * np.add(command, self.hold.trim) - self.lost
+            self.velocity += 0.15 * (reached - self.velocity)
+            seen = self.velocity + bounce
+            self.hold.step(command, Seen(seen, seen + self.lie), PERIOD, self.allowed)
+        return self
+
+
+@pytest.mark.parametrize("gain", [0.75, 0.9, 1.1])
+def test_a_loss_is_given_back_within_three_seconds(gain):
+    robot = Robot(gain).walk(LEARNT)
+    before = robot.velocity.copy()
+    robot.lost[:] = 0.04, 0.02, -0.03
+    robot.walk(0.3)
+    assert np.linalg.norm(robot.velocity - before) > 0.03
+    robot.walk(2.7)
+    assert np.linalg.norm(robot.velocity - before) < 0.2 * np.linalg.norm(robot.lost)
+
+
+def test_what_this_robot_always_misses_is_left_as_it_is():
+    robot = Robot(gain=0.8).walk(60.0)
+    assert robot.hold.holds
+    assert robot.hold.trim == REST
+
+
+def test_another_command_starts_anew_and_rest_is_rest():
+    robot = Robot().walk(LEARNT)
+    robot.lost[:] = 0.04
+    robot.walk(3.0)
+    assert robot.hold.trim[0] > 0.02
+    robot.walk(PERIOD, (0.5, 0.0, 0.0))
+    assert not robot.hold.holds
+    assert robot.hold.trim[0] > 0.02, "no jump"
+    robot.walk(1.0, (0.5, 0.0, 0.0))
+    assert robot.hold.trim == REST
+    robot = Robot().walk(LEARNT)
+    robot.lost[:] = 0.04
+    robot.walk(3.0).walk(PERIOD, REST)
+    assert robot.hold.trim == REST, "a robot told to stand is told nothing else"
+
+
+def test_it_lets_go_where_the_bound_is_not_enough():
+    robot = Robot().walk(LEARNT)
+    robot.lost[:] = 0.3, 0.0, 0.0  # it stands at a wall
+    robot.walk(3.0)
+    assert robot.hold.let_go
+    assert robot.hold.trim == REST
+
+
+def test_it_lets_go_where_feet_and_network_disagree():
+    robot = Robot().walk(LEARNT)
+    robot.lost[:] = 0.04
+    robot.walk(1.0)
+    robot.lie[0] = 1.5 * DISAGREE
+    robot.walk(3.0)
+    assert robot.hold.trim == REST
+
+
+def test_switched_off_it_fades():
+    robot = Robot().walk(LEARNT)
+    robot.lost[:] = 0.04
+    robot.walk(3.0)
+    before, robot.allowed = robot.hold.trim, False
+    robot.walk(PERIOD)
+    assert 0.0 < before[0] - robot.hold.trim[0] <= 1.01 * RATE * PERIOD
+    robot.walk(1.0)
+    assert robot.hold.trim == REST
+
+
+NUMBERS = st.floats(-3.0, 3.0) | st.sampled_from([math.nan, math.inf, -math.inf, 1e30])
+VELOCITIES = st.tuples(NUMBERS, NUMBERS, NUMBERS)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    readings=st.lists(st.none() | st.tuples(VELOCITIES, VELOCITIES), min_size=1, max_size=12),
+    command=st.tuples(*[st.floats(-1.0, 1.0)] * 3),
+)
+def test_no_reading_takes_the_correction_out_of_its_bounds(readings, command):
+    hold = VelocityHold()
+    stage = VelocityCommand(load_stage("indoor"))
+    stage.shaped = tuple(np.clip(command, np.negative(stage.most), stage.most).tolist())
+    learnt = Seen(np.multiply(command, 0.9), np.multiply(command, 0.9))
+    hostile = [reading and Seen(*reading) for reading in readings for _ in range(2)]
+    for seen in [learnt] * round(LEARNT / PERIOD) + hostile:
+        before = hold.trim
+        hold.step(command, seen, PERIOD, allowed=True)
+        assert all(abs(t) <= bound * 1.000001 for t, bound in zip(hold.trim, BOUNDS, strict=True))
+        assert math.dist(hold.trim, before) <= math.sqrt(3) * RATE * PERIOD * 1.001
+        inside = np.add(stage.shaped, stage.inside(hold.trim))
+        assert (np.abs(inside) <= np.multiply(stage.most, 1.000001)).all()
