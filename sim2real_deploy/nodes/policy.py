@@ -12,7 +12,8 @@ from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.arrays import floats, labelled
 from sim2real_deploy.nodes.common import REPLAYED, SENSOR, heard
-from sim2real_deploy.nodes.outside_odometry import LEGS
+from sim2real_deploy.nodes.frames import Frames
+from sim2real_deploy.nodes.outside_odometry import LEGS, flaw_of
 from sim2real_deploy.nodes.typed import Typed
 from sim2real_deploy.policy.policy import Policy
 
@@ -39,6 +40,9 @@ class PolicyNode(Node):
                 )
 
     def _hand_on_velocity(self, policy: Policy, message: Odometry) -> None:
+        """What the driver refuses, and says so, reaches no policy either."""
+        if flaw_of(message, Frames.of(self.get_namespace()).base):
+            return
         linear = message.twist.twist.linear  # in the child frame, the body's: REP-105, nav_msgs
         policy.give_velocity((linear.x, linear.y, linear.z))
 

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 import rclpy
@@ -13,6 +14,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import SENSOR
 from sim2real_deploy.nodes.frames import Frames
 from sim2real_deploy.nodes.outside_odometry import SILENT_S, OutsideOdometry, flaw_of
+from sim2real_deploy.nodes.policy import PolicyNode
 from support.wire_support import free_domain
 
 FRAMES = Frames.of("dog1")
@@ -71,4 +73,20 @@ def test_it_is_handed_on_under_this_robots_frames(ros: None) -> None:
     now[0] = int((SILENT_S + 0.1) * 1e9)
     source.watch()
     assert source._told_silence
+    node.destroy_node()
+
+
+def test_a_policy_gets_the_velocity_of_sound_ones_alone(ros: None) -> None:
+    class Policy:
+        given: ClassVar[list[tuple[float, ...]]] = []
+
+        def give_velocity(self, velocity: tuple[float, ...]) -> None:
+            self.given.append(velocity)
+
+    node, policy = PolicyNode(), Policy()
+    for child, speed in (("lidar", 9.0), ("base_link", 0.5)):
+        message = sound(child)
+        message.twist.twist.linear.x = speed
+        node._hand_on_velocity(policy, message)
+    assert policy.given == [(0.5, 0.0, 0.0)]
     node.destroy_node()
