@@ -1,12 +1,16 @@
 """What the launcher shows of its processes: lines as they come, and one line that is live."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 
 import pytest
+import typer
+
+from sim2real_deploy.cli.up import up
 
 LAUNCH = textwrap.dedent("""
     import sys
@@ -66,3 +70,15 @@ def test_an_interrupted_bring_up_ends_as_its_processes_judge(code):
         assert "ready" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == code
+
+
+@pytest.mark.parametrize(("domain", "ros"), [("77", "5"), ("free", None)])
+def test_both_domains_are_said(domain: str, ros: str | None, monkeypatch, capsys) -> None:
+    """`domain:=` is the robot's bus alone; `free` chooses one number for both."""
+    monkeypatch.setenv("ROS_DOMAIN_ID", "5")
+    monkeypatch.setattr("sim2real_deploy.bringup.launcher.Launcher.run", lambda _self: 0)
+    with pytest.raises(typer.Exit):
+        up("go2_walk", [f"domain:={domain}"], show_args=False)
+    bus, said = re.findall(r"\d+", capsys.readouterr().out)[:2]
+    assert said == (ros or bus)
+    assert bus == domain or domain == "free"

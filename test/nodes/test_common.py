@@ -5,9 +5,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+
+from sim2real_deploy.paths import config_file
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: pip install -e '.[ros]'")
 
@@ -112,6 +115,16 @@ def test_a_stack_is_found_on_its_computer_and_not_from_the_network(
         node.kill()
         node.wait()
     assert seen.stdout == f"{found}\n", seen.stderr
+
+
+def test_types_are_matched_by_name_alone() -> None:
+    """What Fast DDS 3 asks about types, Cyclone DDS on the same domain answers, too, and wrongly:
+    a subscriber may then never hear its publisher."""
+    tree = ElementTree.parse(config_file("fastdds_localhost.xml"))
+    space = {"dds": "http://www.eprosima.com"}
+    (entry,) = tree.iterfind(".//dds:participant//dds:property", space)
+    name, value = (entry.findtext(f"dds:{part}", "", space) for part in ("name", "value"))
+    assert (name, value) == ("fastdds.type_propagation", "disabled")
 
 
 def test_who_says_how_fast_dds_talks_is_obeyed():
