@@ -27,6 +27,14 @@ LONGEST_HISTORY = 30
 Sizes = Callable[[Path], Mapping[str, int]]
 
 
+class Clock(Strict):
+    """The gait clock that a task adds to the usual terms."""
+
+    period: float  # s
+    after: str  # the term that it follows
+    zero_below: float = 0.0  # m/s: it stands still below that command
+
+
 class Preset(Strict):
     """What a project's stock task says that a network file does not."""
 
@@ -45,6 +53,7 @@ class Preset(Strict):
     start: Literal["repeat", "zeros"]
     command_ranges: CommandRanges
     rate_hz: float = 50.0
+    clock: Clock | None = None
 
 
 def presets(robot: str) -> dict[str, Preset]:
@@ -156,9 +165,24 @@ def _group(name: str, size: int, spec: RobotSpec, preset: Preset | None) -> Iter
     yield "    terms:"
     past = f", history: {history}" if history > 1 else ""
     scales = {} if preset is None else preset.scales
-    for term in terms:
-        params = f', params: {{period: "{UNKNOWN}"}}' if term == "gait_phase" else ""
+    clock = None if preset is None else preset.clock
+    for term in _with_clock_in_place(terms, clock):
+        params = f", params: {_clock(clock)}" if term == "gait_phase" else ""
         yield f'      - {{name: "{term}", scale: {_flow(scales.get(term, 1.0))}{past}{params}}}'
+
+
+def _with_clock_in_place(terms: tuple[str, ...], clock: Clock | None) -> tuple[str, ...]:
+    if clock is None or "gait_phase" not in terms:
+        return terms
+    others = [term for term in terms if term != "gait_phase"]
+    place = others.index(clock.after) + 1
+    return (*others[:place], "gait_phase", *others[place:])
+
+
+def _clock(clock: Clock | None) -> str:
+    if clock is None:
+        return f'{{period: "{UNKNOWN}"}}'
+    return f"{{period: {clock.period}, zero_below: {clock.zero_below}}}"
 
 
 def _guess(size: int, joints: int, order: str) -> tuple[tuple[str, ...], int]:

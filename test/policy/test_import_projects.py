@@ -563,3 +563,11 @@ def test_a_git_lfs_pointer_is_named_as_one(tmp_path: Path) -> None:
 def test_a_network_alone_is_sent_to_policy_new(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="sim2real policy new"):
         bring_in(put_network(tmp_path / "policy.onnx"), tmp_path / "out")
+
+
+def test_a_stock_task_with_a_clock_has_it_in_its_place(tmp_path: Path) -> None:
+    source = put_network(tmp_path / "policy.onnx", SIZE + 2)
+    write_skeleton(source, GO2, tmp_path / "mine", "unitree_rl_mjlab")
+    terms = bring_in(tmp_path / "mine", tmp_path / "out").contract.observations[0].terms
+    assert [term.name for term in terms][2:4] == ["velocity_command", "gait_phase"]
+    assert terms[3].params == {"period": 0.6, "zero_below": 0.1}
