@@ -1,7 +1,7 @@
-"""Loops over arrays, compiled by numba where it is installed.
+"""Loops over arrays, compiled by numba if it is installed.
 
-Each has a plain form in numpy, of which one sees at a glance what it does. Tests hold the two to
-be equal; where numba is missing, the plain one runs.
+Each has a plain numpy form that is easy to read. Tests check that the two are equal; without numba
+the plain form runs.
 """
 
 from collections.abc import Callable
@@ -9,17 +9,17 @@ from typing import Any, TypeVar, cast
 
 try:
     import numba
-except ModuleNotFoundError:  # not on every robot's own computer
+except ModuleNotFoundError:  # not available on every robot's computer
     numba = None  # type: ignore[assignment]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(loops: Function) -> Function:
-    """`loops` as machine code, kept beside its source; as they are without numba."""
+    """`loops` compiled, cached beside their source; unchanged without numba."""
     return loops if numba is None else cast(Function, numba.njit(cache=True)(loops))
 
 
 def quickest(loops: Function, plain: Function) -> Function:
-    """The compiled loops; without numba their plain form, as the interpreter is slow at loops."""
+    """The compiled loops; without numba the plain form, because interpreted loops are slow."""
     return plain if numba is None else compiled(loops)

@@ -39,18 +39,18 @@ class _StrictLoader(yaml.SafeLoader):
         for key, _ in node.value:
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key '{key.value}' stands twice", key.start_mark
+                    None, None, f"the key '{key.value}' is given twice", key.start_mark
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path, loader: type[yaml.SafeLoader] = _StrictLoader) -> Any:
-    """The file's plain content, or a Refusal that says what is wrong where."""
+    """The file's plain content; a Refusal tells what is wrong and where."""
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise Refusal(f"{path}: {size} bytes is more than a file of this kind can be")
+            raise Refusal(f"{path}: {size} bytes is too large for such a file")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise Refusal(f"{path}: there is no such file") from None

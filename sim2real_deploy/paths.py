@@ -1,4 +1,4 @@
-"""Where the package's data (config, policies, launch) lies: a checkout, a venv, a colcon prefix."""
+"""Finds the package's data (config, policies, launch) in a checkout, a venv or a colcon prefix."""
 
 import re
 from pathlib import Path
@@ -24,14 +24,14 @@ def share_directory() -> Path:
 
 
 def config_file(relative: str) -> Path:
-    """A path below config/; it may not exist, and reading it gives the message."""
+    """A path below config/; it may not exist: reading it gives the message."""
     return share_directory() / "config" / relative
 
 
 def to_install(*extras: str) -> str:
-    """The command that adds what an optional part needs, package by package: this one is on no
-    index, and after `colcon build` there is nothing of it to install again."""
-    from importlib.metadata import PackageNotFoundError, requires  # slow, and seldom needed
+    """The command that installs what an optional part needs, package by package: this package is on
+    no index, and after `colcon build` it cannot be installed again with extras."""
+    from importlib.metadata import PackageNotFoundError, requires  # slow, and rarely needed
 
     try:
         declared = requires(PACKAGE) or []

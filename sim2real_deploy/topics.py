@@ -64,12 +64,12 @@ def is_typed(topic: str, namespace: str) -> bool:
 
 
 def part(policy: str, place: int) -> str:
-    """In the names of a policy's topics: nothing for the first one of the list, else its name."""
+    """The part of topic names that tells policies apart: empty for the first, else its name."""
     return f"{word(policy)}/" if place else ""
 
 
 def observation(policy: str, place: int) -> str:
-    """What this policy saw; `place` is its place in the list of policies."""
+    """The topic of a policy's observations; `place` is its index in the list of policies."""
     return f"policy/{part(policy, place)}observation"
 
 
@@ -82,16 +82,16 @@ def estimates(policy: str, place: int) -> str:
 
 
 def switch_to(policy: str) -> str:
-    """The request for this policy, as `service` takes it."""
+    """The request for this policy, for `service`."""
     return f"switch_to/{word(policy)}"
 
 
 def word(name: str) -> str:
-    """A name as a part of a ROS name: letters, digits and underscores."""
+    """A name as part of a ROS name: letters, digits and underscores."""
     plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
     return plain if plain[:1].isalpha() else f"p_{plain}"
 
 
 def extra(name: str) -> str:
-    """The topic of what a policy takes beside the velocity command."""
+    """The topic of a policy's input besides the velocity command."""
     return f"policy/{name}"

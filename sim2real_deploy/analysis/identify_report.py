@@ -10,7 +10,7 @@ from sim2real_deploy.analysis.plots import Line, lines
 from sim2real_deploy.analysis.report import write_page
 from sim2real_deploy.analysis.sections import Cell, Section, table
 from sim2real_deploy.identify.check import replay_hung
-from sim2real_deploy.identify.pipeline import Found
+from sim2real_deploy.identify.pipeline import Identified
 from sim2real_deploy.identify.verdicts import summary
 from sim2real_deploy.twin.files import TwinFile
 
@@ -18,7 +18,7 @@ SHOWN_S = 20.0
 SHOWN_JOINTS = 3  # of the first leg
 
 
-def write_identify_report(path: Path, found: Found, file: TwinFile) -> None:
+def write_identify_report(path: Path, found: Identified, file: TwinFile) -> None:
     sections = [_figures(found, file), _unexplained(file), *_replays(found)]
     provenance = file.identified
     assert provenance is not None
@@ -29,7 +29,7 @@ def write_identify_report(path: Path, found: Found, file: TwinFile) -> None:
     write_page(path, "Identified twin", about, content)
 
 
-def _figures(found: Found, file: TwinFile) -> Section:
+def _figures(found: Identified, file: TwinFile) -> Section:
     head = ("figure", "joint", "before", "found", "95 %", "verdict")
     text = (
         "Intervals come from drawing stretches of the recordings anew; a figure that is not "
@@ -46,7 +46,7 @@ def _unexplained(file: TwinFile) -> Section:
     return Section("What the model does not explain", text, tables)
 
 
-def _replays(found: Found) -> list[Section]:
+def _replays(found: Identified) -> list[Section]:
     """The whole recording from its first state on, with the figures of before and after."""
     if found.fit is None:
         return []

@@ -11,8 +11,8 @@ from sim2real_deploy.analysis.plots import Bar, Line, bars, lines
 from sim2real_deploy.analysis.report import write_page
 from sim2real_deploy.analysis.sections import Cell, Section, table
 from sim2real_deploy.identify.learn import summary
-from sim2real_deploy.identify.learn.actuator import Errors, Learned, predict
-from sim2real_deploy.identify.learn.delta import Found
+from sim2real_deploy.identify.learn.actuator import ActuatorErrors, ActuatorResult, predict
+from sim2real_deploy.identify.learn.delta import DeltaResult
 from sim2real_deploy.identify.recording import Recording
 from sim2real_deploy.twin.actuator_net import FRICTION, TORQUE
 
@@ -26,7 +26,7 @@ NAMES = {
 
 
 def write_actuator_report(
-    path: Path, twin: str, recordings: Sequence[Recording], found: Sequence[Learned]
+    path: Path, twin: str, recordings: Sequence[Recording], found: Sequence[ActuatorResult]
 ) -> None:
     """The first of `found` is the network that is kept, the others stand beside it."""
     kept = found[0]
@@ -37,7 +37,7 @@ def write_actuator_report(
     write_page(path, "Actuator network", about, content)
 
 
-def _summary(found: Learned) -> Section:
+def _summary(found: ActuatorResult) -> Section:
     errors = {"reported torque": found.reported, "torque that moves the leg": found.carried}
     rows: list[list[Cell]] = []
     charts = []
@@ -57,7 +57,7 @@ def _summary(found: Learned) -> Section:
     return Section("What each step explains", text, [table(head, rows)], bars=charts)
 
 
-def _side_by_side(found: Sequence[Learned]) -> Section:
+def _side_by_side(found: Sequence[ActuatorResult]) -> Section:
     rows: list[list[Cell]] = []
     for one in found:
         unseen = list(one.unseen_gains.values())
@@ -82,7 +82,7 @@ def _side_by_side(found: Sequence[Learned]) -> Section:
     return Section("Inputs side by side", text, [table(head, rows)])
 
 
-def _gains(found: Learned) -> Section:
+def _gains(found: ActuatorResult) -> Section:
     rows: list[list[Cell]] = [
         [name, *values, 100 * (values[1] / values[2] - 1)]
         for name, values in found.unseen_gains.items()
@@ -91,7 +91,7 @@ def _gains(found: Learned) -> Section:
     return Section("At gains that it has not seen", "", [table(head, rows)] if rows else [])
 
 
-def _by_joint(found: Learned) -> list[Section]:
+def _by_joint(found: ActuatorResult) -> list[Section]:
     sections = []
     for title, errors, output in (
         ("Reported torque, joint by joint", found.reported, TORQUE),
@@ -103,7 +103,7 @@ def _by_joint(found: Learned) -> list[Section]:
     return sections
 
 
-def _traces(found: Learned) -> Section:
+def _traces(found: ActuatorResult) -> Section:
     part = found.samples[0]
     rows = np.flatnonzero(part.usable & (np.arange(len(part.usable)) * part.period < SHOWN_S))
     seconds = rows * np.float64(part.period)
@@ -125,12 +125,12 @@ def _traces(found: Learned) -> Section:
     return Section(f"Reported torque in {part.name}", "", [], plots, columns=2)
 
 
-def _values(errors: Errors) -> tuple[float, float, float]:
+def _values(errors: ActuatorErrors) -> tuple[float, float, float]:
     return errors.ideal, errors.identified, errors.learned
 
 
 def write_action_report(
-    path: Path, twin: str, recordings: Sequence[Recording], found: Found
+    path: Path, twin: str, recordings: Sequence[Recording], found: DeltaResult
 ) -> None:
     charts = []
     for k, horizon in enumerate(found.horizons):

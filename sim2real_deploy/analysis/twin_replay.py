@@ -25,7 +25,7 @@ TILT_APART = 5.0  # degrees
 
 
 @dataclass(frozen=True, slots=True)
-class Errors:
+class ReplayErrors:
     """RMS differences between twin and recording, by time since they were equal."""
 
     seconds: Vector
@@ -50,12 +50,12 @@ class TwinReplay:
     seconds: float
     windows: int
     joint_names: tuple[str, ...]
-    open_loop: Errors
-    windowed: Errors
+    open_loop: ReplayErrors
+    windowed: ReplayErrors
 
 
 @dataclass(frozen=True, slots=True)
-class Motion:
+class RecordedMotion:
     """Recorded states at the wire's rate, with the commands that followed each."""
 
     q: npt.NDArray[Any]
@@ -80,7 +80,7 @@ class Motion:
         twin.place(base, velocity, q, self.dq[index], torque)
 
 
-def motion_of_bag(recorded: Recorded, start_s: float, seconds: float) -> Motion:
+def motion_of_bag(recorded: Recorded, start_s: float, seconds: float) -> RecordedMotion:
     for name in (LOW_STATE, LOW_CMD):
         recorded.bag.require(name)
     loaded = recorded.load((LOW_STATE, ODOMETRY))
@@ -90,7 +90,7 @@ def motion_of_bag(recorded: Recorded, start_s: float, seconds: float) -> Motion:
     if len(chosen) < 2:
         raise Refusal(f"{recorded.bag.path}: has no states from {start_s:g} s on")
     log_ns = states.log_ns[chosen]
-    return Motion(
+    return RecordedMotion(
         q=states["q"][chosen],
         dq=states["dq"][chosen],
         torque=states["torque"][chosen],
@@ -102,7 +102,7 @@ def motion_of_bag(recorded: Recorded, start_s: float, seconds: float) -> Motion:
 
 
 def roll_out(
-    twin: TwinRobot, motion: Motion, start: int, steps: int, lead_in: int = LEAD_IN
+    twin: TwinRobot, motion: RecordedMotion, start: int, steps: int, lead_in: int = LEAD_IN
 ) -> tuple[Vector, Vector, Vector]:
     """From a recorded state on: the twin's joints, attitude and world velocity at each step.
 
@@ -123,7 +123,7 @@ def roll_out(
     return q, quaternions, velocity
 
 
-def replay_errors(twin: TwinRobot, motion: Motion, window_s: float) -> Errors:
+def replay_errors(twin: TwinRobot, motion: RecordedMotion, window_s: float) -> ReplayErrors:
     """Over all windows that the motion has room for."""
     rate = twin.robot.wire.rate_hz
     steps = min(round(window_s * rate), len(motion) - 1)
@@ -131,7 +131,7 @@ def replay_errors(twin: TwinRobot, motion: Motion, window_s: float) -> Errors:
     joints, tilt, velocity = (
         np.sqrt(np.mean(np.square(parts), axis=0)) for parts in zip(*runs, strict=True)
     )
-    return Errors(np.arange(1, steps + 1) / rate, joints, tilt, velocity)
+    return ReplayErrors(np.arange(1, steps + 1) / rate, joints, tilt, velocity)
 
 
 def replay_in_twin(
@@ -147,14 +147,14 @@ def replay_in_twin(
     rate = recorded.robot.wire.rate_hz
     steps = len(motion) - 1
     windows = max(1, steps // round(window_s * rate))
-    open_loop = Errors(np.arange(1, steps + 1) / rate, *_apart(twin, motion, 0, steps))
+    open_loop = ReplayErrors(np.arange(1, steps + 1) / rate, *_apart(twin, motion, 0, steps))
     windowed = replay_errors(twin, motion, window_s)
     names = recorded.robot.joint_names
     return TwinReplay(start_s, steps / rate, windows, names, open_loop, windowed)
 
 
 def _apart(
-    twin: TwinRobot, motion: Motion, start: int, steps: int
+    twin: TwinRobot, motion: RecordedMotion, start: int, steps: int
 ) -> tuple[npt.NDArray[np.float64], Vector, Vector]:
     """How far joints, tilt and velocity are apart after each wire period."""
     q, quaternions, velocity = roll_out(twin, motion, start, steps)

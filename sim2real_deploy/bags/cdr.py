@@ -1,4 +1,4 @@
-"""ROS messages from their bytes and the definition stored beside them: flat columns, no ROS.
+"""Decodes ROS messages into flat columns, from the definition stored in the bag, without ROS.
 
 Most messages of a topic have the same shape: the same string and sequence lengths. So one of each
 shape is walked to find where its values lie, and all others of that shape are read at once.
@@ -45,7 +45,7 @@ class _Field:
 
 @dataclass(slots=True)
 class _Shape:
-    """Where the values of messages lie that have the same lengths in the same places."""
+    """The layout of messages whose strings and sequences have the same lengths."""
 
     leaves: list[tuple[str, str, int, int | None]]  # path, numpy code, offset, count
     lengths: list[tuple[int, int]]  # offset, value
@@ -66,7 +66,7 @@ class Definition:
             self._types[nested] = _fields(body, nested.split("/")[0])
 
     def columns(self, messages: Sequence[bytes]) -> Columns:
-        """One array per value, a row per message. Rows that lack a value hold NaN, 0 or ""."""
+        """One array per value, one row per message. Missing values are NaN, 0 or ""."""
         groups = list(self._groups(messages))
         if len(groups) == 1:
             return groups[0][1]

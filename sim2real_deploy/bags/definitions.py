@@ -1,4 +1,4 @@
-"""Message definitions in ros2msg form: what lets any tool read a bag without our package.
+"""Message definitions in ros2msg form, so that any tool can read a bag without this package.
 
 ROS types are described from their Python classes, the vendor's wire types from the layouts the
 codec uses: nothing depends on where a ROS install keeps its .msg files.
@@ -38,7 +38,7 @@ def of_class(message: type[Any]) -> tuple[str, str]:
 
 
 def message_class(type_name: str) -> type[Any] | None:
-    """The Python class of "package/msg/Name", or None where its package is not installed."""
+    """The Python class of "package/msg/Name"; None if its package is not installed."""
     package, _, name = type_name.split("/")
     try:
         found: type[Any] | None = getattr(importlib.import_module(f"{package}.msg"), name, None)
@@ -48,7 +48,7 @@ def message_class(type_name: str) -> type[Any] | None:
 
 
 def _assemble(root: str, body_of: Callable[[str], str]) -> str:
-    """The root's fields, then every nested type once, as rosbag2 lays them out."""
+    """The root's fields, then every nested type once, as in rosbag2."""
     bodies = {root: body_of(root)}
     pending = [root]
     while pending:

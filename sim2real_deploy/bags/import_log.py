@@ -1,4 +1,4 @@
-"""Turn logs that others recorded (npz, csv, a foreign rosbag) into our bags, by a small YAML.
+"""Converts logs recorded elsewhere (npz, csv, another rosbag) into our bags, with a small YAML.
 
     robot: go2
     joint_order: sdk                    # or one of the robot's joint_orders, or a list of names
@@ -33,13 +33,13 @@ from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
 
 Array = npt.NDArray[np.float64]
 
-EPOCH_NS = 1_700_000_000_000_000_000  # any day will do: the log's own clock is kept from there on
+EPOCH_NS = 1_700_000_000_000_000_000  # an arbitrary day; the log's own clock counts from there
 CELL_SLOTS = 15  # of the pack, in the message
-LATE = 3  # periods that a receive time may lag the robot's own clock before a hole is believed
+LATE = 3  # periods by which a receive time may lag the robot's clock before a gap is assumed
 
 
 class Column(Strict):
-    """Where a value stands in the log, and what turns it into ours."""
+    """Where a value is in the log, and how it is converted to ours."""
 
     column: str
     first: int | None = Field(default=None, alias="from")  # of a wider column's entries
@@ -69,13 +69,13 @@ class LogMap(Strict):
 
 
 def import_log(log: Path, mapping: Path, output: Path) -> int:
-    """Write the bag; how many states it holds."""
+    """Write the bag; returns the number of states."""
     named = configfile.load(mapping, LogMap)
     robot = load_robot(named.robot)
     if log.is_dir() or log.suffix == ".mcap":
         return _copy_bag(Bag(log), named, robot, output)
     if "q" not in named.state:
-        raise Refusal(f"{mapping}: state.q: is missing: nothing can be made without it")
+        raise Refusal(f"{mapping}: state.q: is missing; it is required")
     known = {
         "state": (*JOINT_STATE, *BODY_STATE, "gravity", "foot_force"),
         "command": COMMAND,
@@ -148,7 +148,7 @@ def _take(columns: Mapping[str, Array], source: Source, log: Path) -> Array:
 
 
 def _order(named: LogMap, robot: RobotSpec, mapping: Path) -> list[int]:
-    """Where each joint of ours stands in the log."""
+    """The index in the log of each of our joints."""
     order = named.joint_order
     if order == "sdk":
         return list(range(robot.joint_count))
@@ -174,10 +174,10 @@ def _by_joint(
 
 
 def _ticks(seconds: Array | None, rows: int, robot: RobotSpec) -> npt.NDArray[np.int64]:
-    """Each row's place on the robot's own clock, in wire periods.
+    """Each row's time on the robot's own clock, in wire periods.
 
-    A receive time is never early but may be late: rows follow each other by one period, and only
-    where the clock has run well ahead of them were some lost.
+    A receive time may be late but never early: rows are one period apart, and rows were lost only
+    where the receive clock is well ahead of them.
     """
     if seconds is None:
         return np.arange(rows)
@@ -226,7 +226,7 @@ def _write(
 
 
 def walk_attachment(log_ns: Array, velocity: Mapping[str, Array]) -> bytes:
-    """Velocities by name (VELOCITY), one row for each time, as a bag keeps them."""
+    """Velocities by name (VELOCITY), one row per time, as attached to a bag."""
     content = io.BytesIO()
     columns: dict[str, Any] = {**velocity, "log_ns": log_ns}
     np.savez_compressed(content, **columns)
@@ -260,7 +260,7 @@ def _blank(robot: RobotSpec) -> WholeState:
 
 
 def _copy_bag(foreign: Bag, named: LogMap, robot: RobotSpec, output: Path) -> int:
-    """The vendor's own messages under other names of topics, byte for byte."""
+    """Copy the vendor's own messages, byte for byte, under our topic names."""
     for key, topic in (("state_topic", named.state_topic), ("command_topic", named.command_topic)):
         if topic not in foreign.topics:
             known = ", ".join(sorted(foreign.topics))

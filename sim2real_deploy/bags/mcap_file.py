@@ -1,7 +1,7 @@
-"""One .mcap file, read straight from its bytes: fast enough for hours, and however it ended.
+"""Reads one .mcap file directly: fast enough for hours, and also if it was never closed.
 
 The mcap package's own reader makes an object per message and needs the index at the end of the
-file; a bag of a crashed run has no end. What is whole in the file is read, what is torn is named.
+file, which a crashed run lacks. Here everything intact is read, and what is damaged is reported.
 """
 
 import mmap
@@ -25,7 +25,7 @@ _HEAD = struct.Struct("<BQ")  # opcode, length
 _MESSAGE_HEAD = struct.Struct("<BQH")  # opcode, length, channel
 _MESSAGE_TIMES = struct.Struct("<IQQ")  # sequence, log time, publish time
 _MESSAGE_FIELDS = 2 + _MESSAGE_TIMES.size
-Span = tuple[int, int]  # of log times, ns; the end is not in it
+Span = tuple[int, int]  # of log times, ns; the end is exclusive
 ALWAYS: Span = (0, 1 << 63)
 _CHUNK = struct.Struct("<QQQII")  # start, end, size, CRC, length of the compression's name
 
@@ -76,7 +76,7 @@ class McapFile:
                 yield found
 
     def spans(self) -> Iterator[Span]:
-        """First and last time of each chunk, by the chunk's own word."""
+        """First and last time of each chunk, from its header."""
         return map(self._span_of, self.contents.chunks)
 
     def _span_of(self, offset: int) -> Span:
@@ -115,7 +115,7 @@ class McapFile:
                     self._messages_of(data, frozenset())
 
     def _describe(self, opcode: int, data: bytes | mmap.mmap, body: int, after: int) -> None:
-        """Schemas and channels stand in chunks and again in the summary."""
+        """Schemas and channels are in chunks and again in the summary."""
         if opcode == Opcode.SCHEMA:
             schema = Schema.read(ReadDataStream(BytesIO(data[body:after])))
             self._schemas[schema.id] = schema
@@ -129,7 +129,7 @@ class McapFile:
         return ReadDataStream(BytesIO(self._bytes[start:end]))
 
     def _chunk(self, offset: int) -> bytes | None:
-        """A chunk's records, or None (and a note) where it is damaged."""
+        """A chunk's records; None, with a note, if it is damaged."""
         at = offset + _HEAD.size
         _, _, size, crc, name_length = _CHUNK.unpack_from(self._bytes, at)
         at += _CHUNK.size

@@ -1,4 +1,4 @@
-"""Close a bag whose recorder did not: after a kill or a power cut other tools can open it again.
+"""Closes a bag that its recorder could not close, so that other tools can open it again.
 
 Our own reader needs no mending; `ros2 bag`, Foxglove and PlotJuggler want the index at the end.
 """

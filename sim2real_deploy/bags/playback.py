@@ -1,4 +1,4 @@
-"""When to play what: the recording's time run at a rate, with pauses. Pure: now is an argument."""
+"""The clock of a playback, with rate and pauses. Pure: the time is an argument."""
 
 
 class PlaybackClock:
@@ -11,7 +11,7 @@ class PlaybackClock:
         self._since_ns = now_ns
 
     def position(self, now_ns: int) -> int:
-        """Where in the recording we are."""
+        """The present position in the recording."""
         if self.paused:
             return self._position_ns
         return self._position_ns + int((now_ns - self._since_ns) * self.rate)

@@ -23,7 +23,7 @@ class Bag:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.span: Span = ALWAYS  # what is read of it
+        self.span: Span = ALWAYS  # the part that is read
         self._files = _open_files(path)
         contents = [file.contents for file in self._files]
         self.topics: dict[str, Topic] = {
@@ -39,7 +39,7 @@ class Bag:
 
     @property
     def information(self) -> dict[str, str]:
-        """What the recorder said of the run: robot, stage, policy, versions, host."""
+        """What the recorder noted about the run: robot, stage, policy, versions, host."""
         return self.metadata.get(INFORMATION, {})
 
     @property
@@ -52,7 +52,7 @@ class Bag:
         return [problem for file in self._files for problem in file.contents.problems]
 
     def find(self, name: str) -> Topic | None:
-        """A topic by its relative name: in the recorder's namespace, else wherever it is alone."""
+        """A topic by relative name: in the recorder's namespace, or the only one of that name."""
         full_name = f"{self.information.get('namespace', '').rstrip('/')}/{name}"
         if full_name in self.topics:
             return self.topics[full_name]
@@ -72,12 +72,12 @@ class Bag:
         return topic
 
     def recorded_span(self) -> Span:
-        """First and last log time of all that is in the file."""
+        """First and last log time in the file."""
         spans = [span for file in self._files for span in file.spans() if span[1]]
         return (min(s for s, _ in spans), max(e for _, e in spans) + 1) if spans else (0, 0)
 
     def within(self, span: Span) -> "Bag":
-        """The same bag, of which only this time is read."""
+        """The same bag, restricted to this time."""
         part = copy(self)
         part.span = span
         return part

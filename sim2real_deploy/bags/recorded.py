@@ -1,7 +1,7 @@
 """A recorded run as numpy arrays: the wire decoded as a whole, ROS topics as columns.
 
-The wire is read through the codec's own layouts, chunk by chunk, keeping only what analysis looks
-at, so that an hour fits into memory and ten minutes load in seconds.
+The wire is read with the codec's own layouts, chunk by chunk, keeping only what analysis uses, so
+that an hour fits into memory and ten minutes load in seconds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +56,7 @@ class Series:
         return len(self.log_ns)
 
     def last(self, now_ns: int) -> "Series":
-        """The last row, as if it came now."""
+        """The last row, with its time set to now."""
         now = np.array([now_ns], np.int64)
         return Series(now, now, {name: values[-1:] for name, values in self.columns.items()})
 
@@ -126,7 +126,7 @@ def robot_of(bag: Bag) -> RobotSpec:
         return RobotSpec.model_validate_json(stored)
     name = bag.information.get("robot")
     if not name:
-        raise Refusal(f"{bag.path}: does not say which robot it is of: not made by our recorder")
+        raise Refusal(f"{bag.path}: does not name its robot: not made by our recorder")
     return load_robot(name)
 
 
@@ -137,7 +137,7 @@ def labelled(series: Series) -> tuple[tuple[str, ...], npt.NDArray[Any]]:
     names = tuple(texts(columns[f"layout.dim.{last}.label"][:1])[0].split(","))
     data = columns["data"]
     rows = data.reshape(-1, len(names))
-    if last == 1:  # blocks of different lengths were filled up
+    if last == 1:  # blocks of different lengths were padded
         per_block = data.shape[1] // len(names)
         used = columns["layout.dim.0.size"][:, None] > np.arange(per_block)[None, :]
         rows = rows[used.ravel()]
@@ -160,7 +160,7 @@ def _ros_series(topic: Topic, messages: list[Message]) -> Series:
 
 
 def joined(parts: list[Series]) -> Series:
-    """One after the other, with the columns that all of them have."""
+    """Concatenated, with the columns that all of them have."""
     if len(parts) == 1:
         return parts[0]
     names = [name for name in parts[0].columns if all(name in part for part in parts)]

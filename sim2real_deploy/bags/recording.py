@@ -1,8 +1,8 @@
-"""Recording: a bag that is written by a thread of its own, so that nobody waits for the disk.
+"""Records runs: bags are written by a separate thread, so that nobody waits for the disk.
 
-Messages are put from any thread into a bounded queue; twice a second the writer thread puts the
-batch on the disk. What does not fit the queue is counted, per topic. When the disk is full the
-recording ends and says so: nothing else in the stack notices.
+Any thread puts messages into a bounded queue; twice a second the writer thread writes a batch to
+disk. What does not fit into the queue is counted per topic. When the disk is full, recording stops
+and reports it; the rest of the stack is not affected.
 """
 
 import shutil
@@ -18,7 +18,7 @@ from sim2real_deploy.bags.topic import Message, Topic
 from sim2real_deploy.bags.writer import BagWriter
 
 FLUSH_S = 0.4
-COUNTS = "counts"  # the metadata record that says what was received and what of it was dropped
+COUNTS = "counts"  # the metadata record with the numbers of messages received and dropped
 QUOTA_EVERY_S = 30.0
 QUEUE_MESSAGES = 50_000  # some 20 s of a whole stack
 
@@ -31,12 +31,12 @@ class Storage:
     quota_bytes: int = 20 << 30
     min_free_bytes: int = 500 << 20
     max_file_bytes: int = 1 << 30
-    ring_s: float | None = None  # black box: keep so much before an event ...
-    after_event_s: float = 10.0  # ... and so much after it
+    ring_s: float | None = None  # black box: how much to keep before an event ...
+    after_event_s: float = 10.0  # ... and after it
 
 
-class Recording:
-    """One run after another; `failure` says why recording stopped, "" while it goes on."""
+class RunRecorder:
+    """Writes one run after another; `failure` tells why recording stopped, "" while it runs."""
 
     def __init__(
         self,
@@ -86,7 +86,8 @@ class Recording:
             self._queue.append(message)
 
     def event(self, reason: str) -> None:
-        """Pin the current run; a black box keeps its window and a while after, then starts anew."""
+        """Pin the current run. A black box keeps its window and `after_event_s`, then starts a new
+        run."""
         self._event = reason
 
     def close(self) -> None:
@@ -105,7 +106,7 @@ class Recording:
             self._writer.close()
         except OSError as error:
             self._give_up(str(error.strerror or error))
-        except Exception as error:  # a thread that dies in silence would be a bag that lies
+        except Exception as error:  # a thread that ended silently would leave an incomplete bag
             self._give_up(f"{type(error).__name__}: {error}")
             raise
 
@@ -146,11 +147,12 @@ class Recording:
             self._writer.close()
             now_ns = time.time_ns()
             latched = [m._replace(log_ns=now_ns) for m in self._writer.latched.values()]
-            self._queue.extendleft(latched)  # modes and states that hold on into the next run
+            self._queue.extendleft(latched)  # latched topics continue in the next run
             self._writer = self._open_run()
 
     def _keep_room(self) -> None:
-        """Old runs go before the disk is full; when that is not enough, stop with room to spare."""
+        """Delete old runs before the disk is full; if that is not enough, stop with some space
+        left."""
         storage = self._storage
         if time.monotonic() >= self._quota_due_s:
             runs.enforce_quota(storage.root, storage.quota_bytes, self.directory)

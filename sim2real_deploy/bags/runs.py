@@ -8,7 +8,7 @@ PIN = "PINNED"
 
 
 def new_run(root: Path, label: str) -> Path:
-    """A directory name for a run that starts now; it sorts by time and is not there yet."""
+    """A new directory name for a run that starts now; names sort by time."""
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     path = root / f"{stamp}_{label}"
     number = 2
@@ -19,12 +19,12 @@ def new_run(root: Path, label: str) -> Path:
 
 
 def attached(file: str, place: int) -> str:
-    """The name under which a file of the policy at this place of the list is in the bag."""
+    """The attachment name for a file of the policy at this index in the list."""
     return f"policies/{place}/{file}" if place else file
 
 
 def pin(run: Path, reason: str) -> None:
-    """Keep this run whatever the quota says; the file says why."""
+    """Protect this run from the quota; the pin file holds the reason."""
     with (run / PIN).open("a", encoding="utf-8") as stream:
         stream.write(reason.rstrip() + "\n")
 
@@ -34,7 +34,7 @@ def size_of(run: Path) -> int:
     for file in run.rglob("*"):
         try:
             total += file.stat().st_size
-        except FileNotFoundError:  # deleted meanwhile: a ring turning, a quota elsewhere
+        except FileNotFoundError:  # deleted meanwhile, by a ring or another quota
             continue
     return total
 

@@ -1,4 +1,4 @@
-"""What a bag holds: topics with their types, and timed messages in the bytes they came in."""
+"""A bag's contents: topics with their types, and timed messages as bytes."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -8,14 +8,14 @@ FOREVER = {"sec": 9223372036, "nsec": 854775807}
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """What a topic's publishers offer, in rosbag2's words: a player offers the same again."""
+    """The QoS that a topic's publishers offer, in rosbag2's terms; a player offers the same."""
 
     reliability: str = "reliable"  # or best_effort
     durability: str = "volatile"  # or transient_local
     depth: int = 10
 
     def as_rosbag2(self) -> dict[str, Any]:
-        """As rosbag2 writes it from Jazzy on."""
+        """As written by rosbag2 since Jazzy."""
         return {
             "history": "keep_last",
             "depth": self.depth,
@@ -58,7 +58,7 @@ class Topic:
 
 
 class Message(NamedTuple):
-    """One sample. The log time stands first: sorting messages puts them in time order."""
+    """One sample. The log time comes first, so that messages sort by time."""
 
     log_ns: int  # when it was received, since the epoch
     topic: str

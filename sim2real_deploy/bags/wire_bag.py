@@ -1,4 +1,4 @@
-"""A bag of the wire alone: states and commands as bytes, for what was not recorded by the stack."""
+"""A bag with only the wire, states and commands as bytes, for runs without the recorder."""
 
 from collections.abc import Mapping
 from pathlib import Path

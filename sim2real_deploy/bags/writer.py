@@ -1,7 +1,7 @@
-"""BagWriter: a rosbag2 directory with MCAP storage that is readable whenever the power goes.
+"""BagWriter: a rosbag2 directory with MCAP storage that stays readable after a power cut.
 
-Every `write` ends its chunk and reaches the disk before it returns, so what is lost in a crash is
-what was not written yet. One writer of our own with and without ROS 2: the bag is the same.
+Every `write` ends its chunk and syncs it to disk before it returns, so a crash loses only what was
+not yet written. The same writer is used with and without ROS 2, so the bags are the same.
 """
 
 import os
@@ -46,7 +46,7 @@ class _File:
 
 
 class BagWriter:
-    """Not thread-safe: one thread writes. OSError (a full disk) is the caller's to handle."""
+    """Not thread-safe: one thread writes. The caller handles OSError (a full disk)."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class BagWriter:
         max_file_bytes: int = 1 << 30,
         ring_s: float | None = None,
     ) -> None:
-        """`ring_s` keeps only (at least) the last so many seconds, until `keep_all`."""
+        """With `ring_s` only the last seconds (at least so many) are kept, until `keep_all`."""
         try:
             directory.mkdir(parents=True)
         except FileExistsError:
-            raise Refusal(f"{directory}: is there already; a bag is never overwritten") from None
+            raise Refusal(f"{directory}: already exists; a bag is never overwritten") from None
         self.directory = directory
         self.topics: dict[str, Topic] = {}
         self._records = {INFORMATION: dict(information)}
@@ -81,12 +81,12 @@ class BagWriter:
             self._metadata_due_s = 0.0
 
     def annotate(self, name: str, record: Mapping[str, str]) -> None:
-        """Say more about the run while it goes on, as a metadata record of that name."""
+        """Add information about the current run, as a metadata record of this name."""
         self._records[name] = dict(record)
         self._mcap.add_metadata(name, self._records[name])
 
     def write(self, messages: Sequence[Message]) -> None:
-        """Add a batch in time order, close its chunk and put it on the disk."""
+        """Add a batch in time order, close its chunk and sync it to disk."""
         self._split_when_due()
         for message in sorted(messages, key=lambda m: m.log_ns):
             self._add(message)
@@ -96,7 +96,7 @@ class BagWriter:
             self._write_metadata()
 
     def keep_all(self) -> None:
-        """The event came: from here on the ring drops nothing more."""
+        """An event occurred: from now on the ring drops nothing."""
         self._ring_s = None
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class BagWriter:
     def _split_when_due(self) -> None:
         file = self._files[-1]
         full = self._stream.tell() >= self._max_file_bytes
-        # Two files of half a window each hold a whole one at any time.
+        # Each file spans half a window, so two files always cover a whole one.
         turned = self._ring_s is not None and time.monotonic() - file.opened_s >= self._ring_s / 2
         if not (full or turned):
             return
@@ -142,7 +142,7 @@ class BagWriter:
         self._open_file()
         if self._ring_s is not None:
             self._drop_old_files(self._ring_s)
-            for message in self.latched.values():  # modes and states outlive the dropped file
+            for message in self.latched.values():  # latched messages outlive the dropped file
                 self._add(message._replace(log_ns=max(message.log_ns, file.end_ns)))
         self._write_metadata()
 
@@ -178,7 +178,7 @@ class BagWriter:
         self._stream.close()
 
     def _write_metadata(self) -> None:
-        """metadata.yaml, replaced whole: there is a good one on the disk at any moment."""
+        """Replace metadata.yaml atomically, so that there is a good one on disk at any time."""
         content = yaml.dump(
             {"rosbag2_bagfile_information": self._metadata()}, Dumper=_Dumper, sort_keys=False
         )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.bench.conduct import BenchResult, Progress
-from sim2real_deploy.bench.hidden_changes import CHANGES, NOTHING, Change, hidden_robot
+from sim2real_deploy.bench.hidden_changes import CHANGES, NOTHING, HiddenChange, hidden_robot
 from sim2real_deploy.checks import Check
 from sim2real_deploy.control.adaptation.adaptation import CYCLE
 from sim2real_deploy.gate.drive import Drive, fallen, heading_velocity
@@ -35,7 +35,7 @@ OFF, ON = "none", "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class AdaptationWalk:
     """One run, as seen from outside, over the judged time."""
 
     velocity: tuple[float, float, float]
@@ -48,7 +48,7 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ChangeRow:
     """One change over all seeds; lengths of (vx, vy, wz), m/s and rad/s."""
 
     name: str
@@ -71,7 +71,7 @@ def run(robot: str, policy: str, seeds: int, workers: int, progress: Progress) -
     bundle = load_bundle(policy, load_robot(robot))
     cost = tick_cost(bundle)
     trials = [(change, adaptation) for change in (NOTHING, *CHANGES) for adaptation in (OFF, ON)]
-    walks: list[list[Walk]] = []
+    walks: list[list[AdaptationWalk]] = []
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         for number, (change, adaptation) in enumerate(trials):
             progress(f"{change.name}, adaptation {adaptation}", number / len(trials))
@@ -93,7 +93,7 @@ def run(robot: str, policy: str, seeds: int, workers: int, progress: Progress) -
     return BenchResult(title, _checks(rows, tremor, cost), raw, columns, shown)
 
 
-def _checks(rows: list[Row], tremor: float, cost: dict[str, float]) -> list[Check]:
+def _checks(rows: list[ChangeRow], tremor: float, cost: dict[str, float]) -> list[Check]:
     nothing, *changed = rows
     checks = [
         Check.at_most("nothing wrong: changed by", nothing.left, LEAST_LOSS, "m/s"),
@@ -113,16 +113,21 @@ def _checks(rows: list[Row], tremor: float, cost: dict[str, float]) -> list[Chec
     ]
 
 
-def _row(change: Change, healthy: list[Walk], without: list[Walk], with_it: list[Walk]) -> Row:
-    def apart(walks: list[Walk]) -> float:
+def _row(
+    change: HiddenChange,
+    healthy: list[AdaptationWalk],
+    without: list[AdaptationWalk],
+    with_it: list[AdaptationWalk],
+) -> ChangeRow:
+    def apart(walks: list[AdaptationWalk]) -> float:
         """Root mean square of the distance."""
         off = [np.subtract(a.velocity, b.velocity) for a, b in zip(healthy, walks, strict=True)]
         return float(np.sqrt(np.mean(np.sum(np.square(off), axis=1))))
 
-    def sunk(walks: list[Walk]) -> float:
+    def sunk(walks: list[AdaptationWalk]) -> float:
         return float(np.mean([a.height - b.height for a, b in zip(healthy, walks, strict=True)]))
 
-    return Row(
+    return ChangeRow(
         change.name,
         apart(without),
         apart(with_it),
@@ -136,12 +141,12 @@ def _row(change: Change, healthy: list[Walk], without: list[Walk], with_it: list
     )
 
 
-def _job(robot: str, policy: str, change: int, adaptation: str, seed: int) -> Walk:
+def _job(robot: str, policy: str, change: int, adaptation: str, seed: int) -> AdaptationWalk:
     bundle = load_bundle(policy, load_robot(robot))
     return walk(bundle, (NOTHING, *CHANGES)[change], adaptation, seed)
 
 
-def walk(bundle: Bundle, change: Change, adaptation: str, seed: int) -> Walk:
+def walk(bundle: Bundle, change: HiddenChange, adaptation: str, seed: int) -> AdaptationWalk:
     """Into a walk, through the change, and on until it is judged."""
     spec, rate = bundle.spec, bundle.spec.wire.rate_hz
     robot = hidden_robot(spec, seed)
@@ -170,10 +175,10 @@ def walk(bundle: Bundle, change: Change, adaptation: str, seed: int) -> Walk:
     assert drive.safety is not None
     off = any(c.event.key == "adaptation_bound" for c in drive.safety.changes)
     height, tremor = float(np.mean(heights)), _tremor(np.array(torques), rate)
-    return Walk((vx, vy, wz), height, tremor, strength, payload, off, fell)
+    return AdaptationWalk((vx, vy, wz), height, tremor, strength, payload, off, fell)
 
 
-def _errors(drive: Drive, change: Change) -> tuple[float, float]:
+def _errors(drive: Drive, change: HiddenChange) -> tuple[float, float]:
     adaptation = drive.controller.adaptation
     if adaptation is None:
         return 0.0, 0.0

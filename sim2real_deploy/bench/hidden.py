@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.identify.figures import Figures, figures_of
+from sim2real_deploy.identify.figures import JointFigures, figures_of
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import Imperfections, Trunk
 from sim2real_deploy.twin.files import load_imperfections
@@ -23,10 +23,10 @@ CALF_FRICTION = 2.0  # Nm, the most; hips and thighs half of it
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenRobot:
     twin: Imperfections
     mount: Mount
-    truth: Figures
+    truth: JointFigures
     physics: type[MujocoPhysics] = MujocoPhysics
     term: str = ""  # that the fitter does not know
 
@@ -81,7 +81,7 @@ UNKNOWN = {
 }
 
 
-def draw(robot: RobotSpec, seed: int, unknown: str = "") -> Hidden:
+def draw(robot: RobotSpec, seed: int, unknown: str = "") -> HiddenRobot:
     """Within bounds that span every robot of this kind that anyone reported."""
     rng = np.random.default_rng(seed)
     start = load_imperfections("default", robot.name)
@@ -109,7 +109,7 @@ def draw(robot: RobotSpec, seed: int, unknown: str = "") -> Hidden:
     roll, pitch = rng.uniform(-0.2, 0.2, 2).tolist()
     mount = Mount(kind="fixed", roll=roll, pitch=pitch)
     physics = UNKNOWN.get(unknown, MujocoPhysics)
-    return Hidden(twin, mount, figures_of(twin, robot), physics, unknown)
+    return HiddenRobot(twin, mount, figures_of(twin, robot), physics, unknown)
 
 
 def _trunk(rng: np.random.Generator) -> Trunk:
@@ -117,7 +117,7 @@ def _trunk(rng: np.random.Generator) -> Trunk:
     return Trunk(mass=mass, com=tuple(rng.uniform(-MOST_COM, MOST_COM, 3).tolist()))
 
 
-def draw_walker(robot: RobotSpec, seed: int) -> Hidden:
+def draw_walker(robot: RobotSpec, seed: int) -> HiddenRobot:
     """Motors of any strength and delay that a policy still walks with, and a trunk of any mass and
     centre of mass; the rest as shipped."""
     rng = np.random.default_rng(seed)
@@ -130,4 +130,4 @@ def draw_walker(robot: RobotSpec, seed: int) -> Hidden:
         }
     )
     twin = start.model_copy(update={"motors": motors, "trunk": _trunk(rng)})
-    return Hidden(twin, Mount(), figures_of(twin, robot))
+    return HiddenRobot(twin, Mount(), figures_of(twin, robot))

@@ -14,7 +14,7 @@ Apply = Callable[[TwinRobot, float], None]  # a robot, and how far the change ha
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class HiddenChange:
     """`strength` and `payload_kg` are what an estimator should find in the end."""
 
     name: str
@@ -62,19 +62,19 @@ def rubs(leg: str, times: float) -> Apply:
 
 def weak(
     name: str, by_joint: dict[str, float], seconds: float = 0.0, judged: bool = True
-) -> Change:
-    return Change(name, weakens(by_joint), seconds, by_joint, judged=judged)
+) -> HiddenChange:
+    return HiddenChange(name, weakens(by_joint), seconds, by_joint, judged=judged)
 
 
-def loaded(kg: float, judged: bool = True) -> Change:
-    return Change(f"{kg:g} kg on the trunk", carries(kg), payload_kg=kg, judged=judged)
+def loaded(kg: float, judged: bool = True) -> HiddenChange:
+    return HiddenChange(f"{kg:g} kg on the trunk", carries(kg), payload_kg=kg, judged=judged)
 
 
-NOTHING = Change("nothing", lambda robot, done: None)
+NOTHING = HiddenChange("nothing", lambda robot, done: None)
 CHANGES = (
     weak("one calf at 0.8", {"FR_calf_joint": 0.8}),
     weak("all motors sag to 0.85 in 60 s", {"joint": 0.85}, seconds=60.0),
-    Change("dry friction x3 on one leg", rubs("FR", 3.0)),
+    HiddenChange("dry friction x3 on one leg", rubs("FR", 3.0)),
     loaded(3.0),
     weak("one calf at 0.7", {"FR_calf_joint": 0.7}, judged=False),
     loaded(5.0, judged=False),

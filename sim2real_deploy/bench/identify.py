@@ -18,12 +18,12 @@ from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.checks import Check
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.identify.lockstep import excite, walk
-from sim2real_deploy.identify.pipeline import Found, identify
+from sim2real_deploy.identify.pipeline import Identified, identify
 from sim2real_deploy.identify.recording import from_bag
 from sim2real_deploy.identify.verdicts import KEYS, findings, residual_words
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import RobotSpec, load_robot
-from sim2real_deploy.twin.files import Finding, load_imperfections
+from sim2real_deploy.twin.files import IdentifiedFigure, load_imperfections
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.model import BASE, build_model
 from sim2real_deploy.twin.robot import TwinRobot
@@ -177,7 +177,9 @@ def _one_walker(robot: RobotSpec, seed: int) -> dict[str, Any]:
     return {"fell": False, "strength": strength, "delay": delay, **_trunk_errors(found, drawn)}
 
 
-def _trunk_errors(found: Found, drawn: hidden.Hidden) -> dict[str, list[float] | list[bool]]:
+def _trunk_errors(
+    found: Identified, drawn: hidden.HiddenRobot
+) -> dict[str, list[float] | list[bool]]:
     """Of its mass, as a share of it, and of its centre of mass by axis (m); whether intervals hold.
     An axis that is said to be not excited does not count."""
     true, told = drawn.twin.trunk, findings(found)
@@ -197,17 +199,17 @@ def _trunk_errors(found: Found, drawn: hidden.Hidden) -> dict[str, list[float] |
     }
 
 
-def _value(finding: Finding) -> float:
+def _value(finding: IdentifiedFigure) -> float:
     return float("nan") if finding.value is None else finding.value
 
 
-def _covers(finding: Finding, true: float) -> bool:
+def _covers(finding: IdentifiedFigure, true: float) -> bool:
     return (
         finding.low is not None and finding.high is not None and finding.low <= true <= finding.high
     )
 
 
-def _excited(robot: RobotSpec, drawn: hidden.Hidden, minutes: float) -> Found:
+def _excited(robot: RobotSpec, drawn: hidden.HiddenRobot, minutes: float) -> Identified:
     twin = TwinRobot(robot, imperfections=drawn.twin, mount=drawn.mount, physics=drawn.physics)
     with tempfile.TemporaryDirectory() as folder:
         bag = Path(folder) / "excited"
@@ -215,7 +217,7 @@ def _excited(robot: RobotSpec, drawn: hidden.Hidden, minutes: float) -> Found:
         return _identified(robot, [bag])
 
 
-def _walked(robot: RobotSpec, drawn: hidden.Hidden) -> Found:
+def _walked(robot: RobotSpec, drawn: hidden.HiddenRobot) -> Identified:
     bundle = load_bundle(paths.share_directory() / "policies/go2_walk", robot)
     with tempfile.TemporaryDirectory() as folder:
         bag = Path(folder) / "walked"
@@ -223,7 +225,7 @@ def _walked(robot: RobotSpec, drawn: hidden.Hidden) -> Found:
         return _identified(robot, [bag])
 
 
-def _identified(robot: RobotSpec, bags: Sequence[Path]) -> Found:
+def _identified(robot: RobotSpec, bags: Sequence[Path]) -> Identified:
     recordings = [from_bag(Recorded(Bag(bag))) for bag in bags]
     return identify(robot, recordings, load_imperfections("default", robot.name), _silent)
 

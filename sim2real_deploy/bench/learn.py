@@ -22,10 +22,10 @@ from sim2real_deploy.checks import Check
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.engines import SECOND, engine_physics
 from sim2real_deploy.identify.check import below
-from sim2real_deploy.identify.figures import Figures, figures_of
+from sim2real_deploy.identify.figures import JointFigures, figures_of
 from sim2real_deploy.identify.learn import summary
 from sim2real_deploy.identify.learn.action import WINDOW, windows
-from sim2real_deploy.identify.learn.actuator import Learned, learn_actuator, part_errors
+from sim2real_deploy.identify.learn.actuator import ActuatorResult, learn_actuator, part_errors
 from sim2real_deploy.identify.learn.delta import judge, learn_action, steady
 from sim2real_deploy.identify.learn.samples import GainSets, make_samples
 from sim2real_deploy.identify.learn.simulator import Simulator, motion_of
@@ -189,7 +189,9 @@ def chirp(robot: RobotSpec, real: Path | None) -> Result | None:
     return checks, raw
 
 
-def _on_unseen(found: Learned, others: Sequence[Recording], figures: Figures) -> dict[str, Any]:
+def _on_unseen(
+    found: ActuatorResult, others: Sequence[Recording], figures: JointFigures
+) -> dict[str, Any]:
     """Shares of the torque, file by file and for all together."""
     total, result = np.zeros(6), {}
     for part in make_samples(others, figures, GainSets()):
@@ -270,7 +272,7 @@ def _excited(
         return from_bag(Recorded(Bag(bag)))
 
 
-def _identified(robot: RobotSpec, *recordings: Recording) -> Figures:
+def _identified(robot: RobotSpec, *recordings: Recording) -> JointFigures:
     start = load_imperfections("default", robot.name)
     return identify(robot, recordings, start, _silent).figures
 
@@ -280,7 +282,7 @@ def _identified_twin(robot: RobotSpec, recordings: Sequence[Recording]) -> Imper
     return twin_file(identify(robot, recordings, start, _silent), start, "").twin
 
 
-def _errors(found: Learned) -> dict[str, Any]:
+def _errors(found: ActuatorResult) -> dict[str, Any]:
     return summary.card(found, "", ())["held_out_rms_nm"]  # type: ignore[return-value]
 
 

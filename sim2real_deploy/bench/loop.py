@@ -37,19 +37,19 @@ Raw = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenCause:
     world: World
     name: str  # of the cause, "" when nothing is hidden
     size: float = 0.0
 
 
 HIDDEN = {
-    "nothing": Hidden(World(), ""),
-    "strength 0.75": Hidden(World(strength=0.75), "weaker motors", 0.75),
-    "delay +6 ms": Hidden(World(delay_s=0.006), "delay", 6.0),
-    "friction x3": Hidden(World(friction=3.0), "joint friction", 3.0),
-    "payload +2 kg": Hidden(World(payload=2.0), "payload", 2.0),
-    "floor 0.25": Hidden(World(floor=0.25 / Floor().friction), "slippery floor", 0.25),
+    "nothing": HiddenCause(World(), ""),
+    "strength 0.75": HiddenCause(World(strength=0.75), "weaker motors", 0.75),
+    "delay +6 ms": HiddenCause(World(delay_s=0.006), "delay", 6.0),
+    "friction x3": HiddenCause(World(friction=3.0), "joint friction", 3.0),
+    "payload +2 kg": HiddenCause(World(payload=2.0), "payload", 2.0),
+    "floor 0.25": HiddenCause(World(floor=0.25 / Floor().friction), "slippery floor", 0.25),
 }
 
 
@@ -83,7 +83,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BenchPart:
     """What one part of the benchmark adds to the whole."""
 
     checks: Sequence[Check]
@@ -98,7 +98,7 @@ def gap_part(
     drake: bool,
     kept: Path,
     progress: Progress,
-) -> Part:
+) -> BenchPart:
     results = Kept(kept, bundle, nominal)
     checks: list[Check] = []
     rows: list[list[object]] = []
@@ -127,7 +127,7 @@ def gap_part(
         checks.append(Check.at_least("Drake: another world", float(gap["another_world"]), 1.0))
         rows.append([DRAKE, gap["auc"], gap["gap"], gap["verdict"]])
         raw[DRAKE] = [gap]
-    return Part(checks, rows, raw)
+    return BenchPart(checks, rows, raw)
 
 
 def _robot(title: str, bundle: Bundle, nominal: Imperfections) -> SimulatedRobot:
@@ -148,7 +148,7 @@ def commands_of(seed: int, rate_hz: float) -> npt.NDArray[np.float64]:
     return np.repeat(asked, round(SEGMENT_S * rate_hz), axis=0)
 
 
-def _judged(gaps: Sequence[Raw], hidden: Hidden) -> tuple[str, float]:
+def _judged(gaps: Sequence[Raw], hidden: HiddenCause) -> tuple[str, float]:
     words: list[str] = []
     right = 0
     for gap in gaps:

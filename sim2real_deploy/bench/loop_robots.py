@@ -20,7 +20,7 @@ from sim2real_deploy.analysis.loop.workshop import Workshop, digest_of
 from sim2real_deploy.bags.import_log import EPOCH_NS, WALK_ATTACHMENT, walk_attachment
 from sim2real_deploy.bags.wire_bag import WireBag
 from sim2real_deploy.bench.conduct import Progress
-from sim2real_deploy.bench.loop import Part, commands_of
+from sim2real_deploy.bench.loop import BenchPart, commands_of
 from sim2real_deploy.checks import Check
 from sim2real_deploy.gate.workers import policy_digest
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
@@ -79,7 +79,7 @@ def robots_part(
     wrong: bool,
     folder: Path,
     progress: Progress,
-) -> Part:
+) -> BenchPart:
     checks: list[Check] = []
     rows: list[list[object]] = []
     raw: dict[str, Any] = {}
@@ -106,7 +106,7 @@ def robots_part(
                     lost_here = f"{figures['falls']} falls, {figures['stops']} stops"
                     rows.append([f"{title}, {name}", figures["velocity"], figures["turning"],
                                  lost_here])  # fmt: skip
-    return Part(checks, rows, raw)
+    return BenchPart(checks, rows, raw)
 
 
 def _one(

@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 
 from sim2real_deploy.bags import definitions
-from sim2real_deploy.bags.recording import Recording, Storage
+from sim2real_deploy.bags.recording import RunRecorder, Storage
 from sim2real_deploy.bags.runs import size_of
 from sim2real_deploy.bags.topic import Message, Qos, Topic
 from sim2real_deploy.bench.conduct import BenchResult, Progress
@@ -42,7 +42,7 @@ COMMANDS = ((0.5, 0.0, 0.0), (0.3, 0.0, 0.5), (0.0, 0.0, 0.0), (0.4, 0.1, -0.3))
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SoakSample:
     """After one simulated minute."""
 
     minutes: float
@@ -61,7 +61,7 @@ def run(
 ) -> BenchResult:
     """Ctrl-C ends it early: what has run until then is judged."""
     soak = _Soak(load_robot(robot), policy)
-    samples: list[Sample] = []
+    samples: list[SoakSample] = []
     try:
         minutes = round(60 * hours)
         for minute in range(minutes):
@@ -77,12 +77,12 @@ def run(
     return judge(samples)
 
 
-def judge(samples: list[Sample]) -> BenchResult:
+def judge(samples: list[SoakSample]) -> BenchResult:
     settled = samples[int(WARM_UP_SHARE * len(samples)) :]
     third = max(1, len(settled) // 3)
     first, last = settled[:third], settled[-third:]
 
-    def median(part: list[Sample], name: str) -> float:
+    def median(part: list[SoakSample], name: str) -> float:
         return float(np.median([getattr(sample, name) for sample in part]))
 
     grown = {
@@ -122,7 +122,7 @@ class _Soak:
     def __init__(self, spec: RobotSpec, policy: str) -> None:
         self._robot = TwinRobot(spec, imperfections=load_imperfections(DEFAULT, spec.name))
         self._robot.reset(1)
-        self._recording: Recording | None = None
+        self._recording: RunRecorder | None = None
         self._drive = Drive(
             load_bundle(policy, spec),
             self._robot,
@@ -138,7 +138,7 @@ class _Soak:
         self._process = psutil.Process(os.getpid())
         self._drive.stand_and_walk()
 
-    def minute(self, number: int) -> Sample:
+    def minute(self, number: int) -> SoakSample:
         if number % RUN_MINUTES == 0:
             self._record_anew()
         if number % BATTERY_MINUTES == 0:
@@ -156,7 +156,7 @@ class _Soak:
                 self._recover()
         p50, p99 = np.percentile(self._times_ns, (50, 99)) / 1e3
         process = self._process
-        return Sample(
+        return SoakSample(
             minutes=number + 1,
             memory_mb=process.memory_info().rss / 1e6,
             descriptors=process.num_fds(),
@@ -209,7 +209,7 @@ class _Soak:
         if self._recording is not None:
             self._recording.close()
         storage = Storage(self._folder, QUOTA_BYTES)
-        self._recording = Recording(storage, "soak", {"robot": self._drive.spec.name})
+        self._recording = RunRecorder(storage, "soak", {"robot": self._drive.spec.name})
         family = FAMILIES[self._drive.spec.wire.family]
         for name, layout in ((LOW_STATE, family.state), (LOW_CMD, family.command)):
             topic = Topic(f"/{name}", *definitions.of_wire(layout), Qos("best_effort"))
@@ -221,7 +221,7 @@ class _Soak:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def draw(samples: list[Sample], path: Path) -> None:
+def draw(samples: list[SoakSample], path: Path) -> None:
     """Each figure over simulated time."""
     import matplotlib
 

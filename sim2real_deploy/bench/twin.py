@@ -31,7 +31,7 @@ _PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
+class TwinSpeed:
     """In process, in microseconds of one core per wire period."""
 
     twin_us: float
@@ -60,7 +60,7 @@ class OnWire:
     bad: int
 
 
-def judge(speed: Speed, wire: OnWire) -> BenchResult:
+def judge(speed: TwinSpeed, wire: OnWire) -> BenchResult:
     rate_error = 100 * abs(wire.rate_hz / wire.nominal_hz - 1)
     checks = [
         Check.at_least("in process, times real time", speed.times_real_time, 15.0),
@@ -87,7 +87,7 @@ def run(robot: str, seconds: float, preset: str, progress: Progress) -> BenchRes
     return judge(speed, measure_wire(spec, preset, seconds, progress))
 
 
-def measure_speed(robot: RobotSpec, preset: str) -> Speed:
+def measure_speed(robot: RobotSpec, preset: str) -> TwinSpeed:
     """Medians over alternating blocks of the twin and of bare mj_step.
 
     Bare physics makes the same motion: same start, same motor torques.
@@ -113,7 +113,7 @@ def measure_speed(robot: RobotSpec, preset: str) -> Speed:
             mujoco.mj_step(model, bare, steps)
             times[block, 1] += time.thread_time_ns() - start
     twin_us, bare_us = (np.median(times, axis=0) / _BLOCK / 1e3).tolist()
-    return Speed(twin_us, bare_us, 1 / robot.wire.rate_hz, steps)
+    return TwinSpeed(twin_us, bare_us, 1 / robot.wire.rate_hz, steps)
 
 
 def measure_wire(robot: RobotSpec, preset: str, seconds: float, progress: Progress) -> OnWire:

@@ -1,4 +1,4 @@
-"""Who may say and hear what in the ROS graph, as an SROS2 policy.
+"""Who may publish, subscribe and call what in the ROS graph, as an SROS2 policy.
 
 DDS Security then refuses everybody else: without an enclave of this list no program on the network
 can publish a velocity or call a service of the stack. It covers ROS alone. The robot's own bus
@@ -65,7 +65,7 @@ def accesses(robot: str) -> dict[str, Access]:
 
 
 def policy_xml(robot: str, namespace: str = "") -> str:
-    """The policy file that `ros2 security generate_policy`'s readers take."""
+    """The policy file, in the format of `ros2 security generate_policy`."""
     ns = f"/{namespace.strip('/')}".rstrip("/") + "/"
     root = ElementTree.Element("policy", version="0.2.0")
     enclaves = ElementTree.SubElement(root, "enclaves")

@@ -9,7 +9,7 @@ from sim2real_deploy.bringup.graph import Process, Value
 
 def command_line(process: Process, namespace: str = "", params_file: str = "") -> list[str]:
     command = [sys.executable, "-m", f"sim2real_deploy.nodes.{process.name}", "--ros-args"]
-    if params_file:  # first: what the bring-up itself sets has the last word
+    if params_file:  # first, so that the bring-up's own parameters override it
         command += ["--params-file", params_file]
     for name, value in process.parameters.items():
         command += ["-p", f"{name}:={_ros_value(value)}"]

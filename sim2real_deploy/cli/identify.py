@@ -35,7 +35,7 @@ def identify(
 
     path = twin_path(output) if output else None
     if path is not None and path.exists():
-        raise Refusal(f"{path}: is there already; choose another name, or take it away first")
+        raise Refusal(f"{path}: already exists; choose another name or remove it first")
     spec, begun = load_robot(robot), load_imperfections(start, robot)
     recordings = [from_bag(Recorded(Bag(bag))) for bag in bags]
     with Progress(transient=True) as bar:

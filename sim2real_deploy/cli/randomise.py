@@ -40,7 +40,7 @@ def randomise(
     from sim2real_deploy.twin.files import known_twin, load_twin_file
 
     if output is not None and output.exists():
-        raise Refusal(f"{output}: is there already; choose another name, or take it away first")
+        raise Refusal(f"{output}: already exists; choose another name or remove it first")
     base = load_training(config)
     first, *rest = [load_twin_file(name, base.robot) for name in twins]
     gaps: list[dict[str, Any]] = []

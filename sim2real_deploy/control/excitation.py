@@ -26,7 +26,7 @@ REACH = {"hip_joint": 0.25, "thigh_joint": 0.30, "calf_joint": 0.45}  # rad, amp
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExcitationPart:
     """One kind of movement at one pair of gains."""
 
     name: str
@@ -61,14 +61,14 @@ def _triangle(turns: Array) -> Array:
     return np.asarray(4 * np.abs((turns - 0.25) % 1.0 - 0.5) - 1)
 
 
-def protocol(kp: float, kd: float, minutes: float = 4.0) -> tuple[Part, ...]:
+def protocol(kp: float, kd: float, minutes: float = 4.0) -> tuple[ExcitationPart, ...]:
     """Built around the gains of the policy to deploy; `minutes` scales every part."""
     unit = minutes * 60 / 8
     return (
-        Part("still", 0.5 * unit, kp, kd),
-        Part("triangles", 2.5 * unit, 2.4 * kp, 4 * kd, speeds=(0.1, 0.3, 0.8, 2.0)),
-        Part("chirp at deployment gains", 2.5 * unit, kp, kd, chirp=(0.1, 3.0)),
-        Part("chirp at stiff gains, downwards", 2.5 * unit, kp, 4 * kd, chirp=(8.0, 0.1)),
+        ExcitationPart("still", 0.5 * unit, kp, kd),
+        ExcitationPart("triangles", 2.5 * unit, 2.4 * kp, 4 * kd, speeds=(0.1, 0.3, 0.8, 2.0)),
+        ExcitationPart("chirp at deployment gains", 2.5 * unit, kp, kd, chirp=(0.1, 3.0)),
+        ExcitationPart("chirp at stiff gains, downwards", 2.5 * unit, kp, 4 * kd, chirp=(8.0, 0.1)),
     )
 
 
@@ -76,7 +76,7 @@ class Excitation:
     """A movement for the controller, like `Trajectory`; starts from the pose held now."""
 
     def __init__(
-        self, start: JointCommand, parts: tuple[Part, ...], spec: RobotSpec, now_ns: int
+        self, start: JointCommand, parts: tuple[ExcitationPart, ...], spec: RobotSpec, now_ns: int
     ) -> None:
         self.parts = parts
         self.part = ""  # name of the current one

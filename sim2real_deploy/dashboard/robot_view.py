@@ -9,7 +9,7 @@ import viser
 
 from sim2real_deploy.dashboard.snapshot import Snapshot
 from sim2real_deploy.robots import RobotSpec
-from sim2real_deploy.twin.appearance import Appearance, Array, BodyLook, Colour, Part
+from sim2real_deploy.twin.appearance import Appearance, Array, BodyLook, Colour, Primitive
 
 COOL_MARGIN = 30.0  # degrees below the warning at which a joint begins to change colour
 WARM, HOT = np.array((255.0, 190.0, 0.0)), np.array((230.0, 0.0, 0.0))
@@ -112,7 +112,7 @@ def _floor_lines() -> Array:
     return np.concatenate((ends, ends[:, :, (1, 0, 2)]))
 
 
-def _shape(part: Part) -> Any:
+def _shape(part: Primitive) -> Any:
     """A primitive as triangles, in its link's frame."""
     shape: Any
     size = part.size

@@ -1,7 +1,7 @@
 """May this policy walk a real robot at this stage? Every bring-up asks before anything starts.
 
-Above the lowest stage it takes two things: a passed gate of this very network, and a good run at
-the stage below whose report was made. So stages rise one at a time.
+Above the lowest stage two things are required: a passed gate for this very network, and a good run
+at the stage below for which a report was made. So stages rise one at a time.
 """
 
 from collections.abc import Iterator
@@ -101,7 +101,7 @@ def _runs_at(stage: str, sha256: str, runs: Path) -> Iterator[Bag]:
         try:
             bag = Bag(folder.parent)
         except Refusal:
-            continue  # an empty one
+            continue  # empty
         said = bag.information
         told = said.get("real"), said.get("stage"), sha256 in _digests(bag)
         if told == ("true", stage, True):
@@ -119,7 +119,7 @@ def _check_run(bag: Bag, stage: str, sha256: str) -> None:
         raise Refusal("it was another policy's")
     series = Recorded(bag).load((MODE, SAFETY, STATISTICS, TICKS))
     if SAFETY not in series or MODE not in series:
-        raise Refusal("it says nothing of modes or of safety")
+        raise Refusal("it has no topics of modes or of safety")
     stopped = _stopped(series)
     if stopped:
         raise Refusal(f"safety stopped it: {stopped}")
@@ -134,7 +134,7 @@ def _check_run(bag: Bag, stage: str, sha256: str) -> None:
 
 
 def _stopped(series: dict[str, Series]) -> str:
-    """Why a stop ended motion; a stop tried while the robot lies does not count against the run."""
+    """Why a stop ended motion; a stop that was tried while the robot lay down does not count."""
     safety, modes = series[SAFETY], texts(series[MODE]["data"])
     stop = safety["level"] >= _ERROR
     begins = np.flatnonzero(stop & ~np.append(False, stop[:-1]))

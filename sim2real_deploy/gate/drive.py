@@ -44,9 +44,9 @@ class Drive:
         scan_errors: ScanErrors = PERFECT,
         policies: Repertoire | None = None,
     ) -> None:
-        """`plant`, where given, is what the link speaks to: the robot with a tap on its wire.
-        A policy that sees the ground gets it with `scan_errors`. `policies`, where given, walk
-        instead of the bundle's alone."""
+        """`plant`, if given, replaces the robot behind the link: the robot with a tap on its wire.
+        A policy with a height scan gets it with `scan_errors`. `policies`, if given, walk instead
+        of the bundle's one."""
         self.robot, self.spec = robot, bundle.spec
         self.link = InProcessLink(bundle.spec, plant or robot)
         limits = load_stage(stage)

@@ -15,7 +15,7 @@ from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.drive import SEEN_EVERY, Drive, fallen
 from sim2real_deploy.gate.engines import SimulatedRobot, open_robot
-from sim2real_deploy.gate.figures import Figures, Record
+from sim2real_deploy.gate.figures import EpisodeFigures, Record
 from sim2real_deploy.gate.scenarios import Pushes, Scenario, Start, Success
 from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.robots.geometry import heading
@@ -40,7 +40,7 @@ class Episode:
     reason: str
     fell: bool
     ended_s: float | None
-    figures: Figures | None  # None where it never walked
+    figures: EpisodeFigures | None  # None where it never walked
 
 
 def run_episode(bundle: Bundle, engine: str, scenario: Scenario, trial: int) -> Episode:
@@ -186,7 +186,7 @@ def _push(pushes: Pushes, truth: Truth, rng: np.random.Generator) -> Push:
     return Push(force=pushes.force, direction=direction, duration=pushes.duration)
 
 
-def _shortcoming(figures: Figures, wanted: Success) -> str:
+def _shortcoming(figures: EpisodeFigures, wanted: Success) -> str:
     """What a completed run fails in; "" if nothing."""
     bounds = (wanted.linear_error, wanted.linear_error, wanted.turning_error)
     for axis, unit, error, bound in zip(AXES, UNITS, figures.error, bounds, strict=True):

@@ -19,7 +19,7 @@ GRAVITY = 9.81
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class EpisodeFigures:
     """Of one episode; figures per metre are None if it hardly moved."""
 
     velocity: tuple[float, float, float]  # vx, vy, wz reached, mean of the judged time
@@ -52,7 +52,7 @@ class Record:
     ticks: int = 0
     limited: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(256, np.int64))
 
-    def figures(self, robot: SimulatedRobot) -> Figures:
+    def figures(self, robot: SimulatedRobot) -> EpisodeFigures:
         truths = self.truths
         position = np.array([truth.position for truth in truths])
         velocity = np.array([heading_velocity(truth) for truth in truths])
@@ -62,7 +62,7 @@ class Record:
         way = float(np.linalg.norm(np.diff(position[:, :2], axis=0), axis=1).sum())
         went = way >= LEAST_WAY
         vx, vy, wz = velocity[judged].mean(0).tolist()
-        return Figures(
+        return EpisodeFigures(
             velocity=(vx, vy, wz),
             error=self._error(velocity),
             distance=float(np.linalg.norm(position[-1, :2] - position[0, :2])),

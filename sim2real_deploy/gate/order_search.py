@@ -1,7 +1,7 @@
-"""Which order a policy was trained in, where its file leaves that open: the twin tells.
+"""Finds the order that a policy was trained with, if its file leaves it open, by trying the twin.
 
-Every candidate is walked. What was assumed stays if most moves work with it; another order is
-taken only if it does every move.
+Every candidate walks in the twin. The assumed order stays if most commands work with it; another
+one is used only if all commands work.
 """
 
 import itertools
@@ -20,7 +20,7 @@ def find_order(
     bring_in: Callable[[Answers], Bundle],
     step: Callable[[str], None],
 ) -> Answers | None:
-    """The answers with which it walks, none where the assumed ones do; None where none do.
+    """The answers with which it walks: empty if the assumed ones work, None if none do.
 
     `bring_in` imports the policy with some of the orders answered."""
     if policy_check.walks_in_part(policy_check.walk(bring_in({}), step)):
@@ -38,7 +38,7 @@ def find_order(
 
 
 def _candidates(open_orders: Mapping[str, tuple[Any, ...]]) -> Iterator[Answers]:
-    """All combinations but the assumed one, those that change least first."""
+    """All combinations but the assumed one, with the fewest changes first."""
     keys = list(open_orders)
     combinations = [
         {

@@ -1,7 +1,7 @@
-"""Two seconds in the twin for each thing a policy must do: stand, and go where it is told.
+"""Two seconds in the twin for each basic command: stand still, and move along each axis.
 
-The twin is a perfect one: what is judged is whether the contract makes sense, not how robust the
-policy is. That is the gate's.
+The twin is ideal: this checks whether the contract makes sense. How robust the policy is, the gate
+measures.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,11 +26,11 @@ from sim2real_deploy.twin.robot import TwinRobot
 
 SECONDS = 2.0
 JUDGED = 1.0  # s at the end of each
-SPEED = 0.5  # m/s or rad/s asked for, where the policy was trained for as much
-LEAST_ASKED = 0.1  # an axis trained for less is not asked
-LEAST_SHARE = 0.3  # of the asked speed that must come
+SPEED = 0.5  # m/s or rad/s commanded, if the policy was trained for as much
+LEAST_ASKED = 0.1  # an axis that was trained for less is left out
+LEAST_SHARE = 0.3  # of the commanded speed that must be reached
 MOST_TILT = 0.5  # rad
-MOST_DRIFT = 0.3  # m/s or rad/s when told to stand
+MOST_DRIFT = 0.3  # m/s or rad/s when told to stand still
 
 Command = tuple[float, float, float]
 STILL: Command = (0.0, 0.0, 0.0)
@@ -38,15 +38,15 @@ AXES = ("vx", "vy", "wz")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What became of one command."""
+class CommandOutcome:
+    """How the robot followed one command."""
 
     command: Command
     velocity: Command  # vx, vy, wz, mean over the judged time
-    tilt: float  # the most
+    tilt: float  # rad, the largest
     fell: bool
-    touched: tuple[str, ...] = ()  # what besides the feet touched anything in the judged time
-    hardest: str = ""  # the joint that worked hardest, and how hard, in words
+    touched: tuple[str, ...] = ()  # geoms other than feet with contacts in the judged time
+    hardest: str = ""  # the joint with the highest torque, and how high, in words
 
     def checks(self) -> list[Check]:
         name = _words(self.command)
@@ -74,16 +74,16 @@ class Seen:
         return all(check.ok for check in self.checks())
 
     def failure(self) -> str:
-        """What is wrong with this move, in words; the hardest-worked joint is where to look."""
+        """What is wrong with this move, in words; the joint with the highest torque is a hint."""
         wrong = [check.name for check in self.checks() if not check.ok]
         hint = f" (hardest at work: {self.hardest})" if self.hardest else ""
         return "; ".join(wrong) + hint
 
 
 def commands(bundle: Bundle) -> Iterator[Command]:
-    """Standing, then each axis both ways, as far as the policy was trained for it.
+    """Standing, then each axis both ways, within the policy's trained ranges.
 
-    It turns as it walks: some policies stand still when told to turn on the spot.
+    Turning is combined with walking: some policies stand still when told to turn on the spot.
     """
     yield STILL
     ranges = bundle.contract.command_ranges
@@ -101,18 +101,18 @@ def _both_ways(bounds: tuple[float, float]) -> list[float]:
 
 
 class Walker:
-    """A policy on its feet in the twin, told one command after the other; up again after a fall."""
+    """A policy walking in the twin, one command after the other; it is reset after a fall."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
         self._twin = TwinRobot(bundle.spec)
         self._drive: Drive | None = None
 
-    def follow(self, command: Command, seconds: float = SECONDS) -> Seen:
+    def follow(self, command: Command, seconds: float = SECONDS) -> CommandOutcome:
         try:
             drive = self._drive or self._stand()
         except Refusal:
-            return Seen(command, STILL, 0.0, fell=True)
+            return CommandOutcome(command, STILL, 0.0, fell=True)
         spec = self._bundle.spec
         rate = spec.wire.rate_hz
         velocities, most = [], 0.0
@@ -130,13 +130,15 @@ class Walker:
             low = truth.position[2] < FALLEN_HEIGHT * self._bundle.spec.base_height
             if low or most > MOST_TILT:
                 self._drive = None
-                return Seen(command, STILL, most, True, hardest=_hardest(spec, effort, tick))
+                return CommandOutcome(
+                    command, STILL, most, True, hardest=_hardest(spec, effort, tick)
+                )
             if tick >= (seconds - JUDGED) * rate:
                 velocities.append(heading_velocity(truth))
                 touched.update(truth.contacts)
         vx, vy, wz = np.mean(velocities, 0).tolist()
         hardest = _hardest(spec, effort, tick)
-        return Seen(command, (vx, vy, wz), most, False, tuple(sorted(touched)), hardest)
+        return CommandOutcome(command, (vx, vy, wz), most, False, tuple(sorted(touched)), hardest)
 
     def _stand(self) -> Drive:
         self._twin.reset(0)
@@ -145,8 +147,8 @@ class Walker:
         return self._drive
 
 
-def walk(bundle: Bundle, step: Callable[[str], None]) -> list[Seen]:
-    """Every command in turn; `step` hears what comes next."""
+def walk(bundle: Bundle, step: Callable[[str], None]) -> list[CommandOutcome]:
+    """Every command in turn; `step` is told what comes next."""
     walker = Walker(bundle)
     seen = []
     for command in commands(bundle):
@@ -155,18 +157,18 @@ def walk(bundle: Bundle, step: Callable[[str], None]) -> list[Seen]:
     return seen
 
 
-def walks_in_part(seen: list[Seen]) -> bool:
-    """Whether most moves work: then joints and observations are in the right order, and what
-    fails is the policy's own."""
+def walks_in_part(seen: list[CommandOutcome]) -> bool:
+    """Whether most commands work: then joints and observations are in the right order, and the
+    failures are the policy's own."""
     return sum(one.ok for one in seen) > len(seen) / 2
 
 
 def orders_that_walk(bundle: Bundle, step: Callable[[str], None]) -> list[str]:
-    """Of the other known orders, in words, those in which the policy does every single move."""
+    """The other known orders, in words, with which the policy follows every command."""
     found: list[str] = []
     for words, other in alternatives(bundle):
         if found and "," in words:
-            break  # one change explains it: two need not be tried
+            break  # one change explains it, so two need not be tried
         step(words)
         walker = Walker(other)
         if all(walker.follow(command).ok for command in commands(other)):

@@ -66,7 +66,7 @@ def load_record(folder: Path) -> GateRecord:
     """The stored result, or a Refusal that says why it is void for this bundle."""
     path = folder / FILE
     if not path.is_file():
-        raise Refusal(f"{folder.name} was never through the gate: there is no {path}")
+        raise Refusal(f"{folder.name} has no gate result: there is no {path}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         digest = content.pop("digest")
@@ -74,7 +74,7 @@ def load_record(folder: Path) -> GateRecord:
         raise Refusal(f"{path}: not a result of the gate: {error}") from None
     record = configfile.parse(content, GateRecord, str(path))
     if digest != record.digest():
-        raise Refusal(f"{path}: was changed after it was written, so it says nothing any more")
+        raise Refusal(f"{path}: was changed after it was written, so it is void")
     if record.sha256 != sha256_of(folder / "policy.onnx"):
         raise Refusal(f"{path}: is the result of another network ({record.sha256[:12]}...)")
     if record.contract != sha256_of(folder / "policy.yaml"):

@@ -42,5 +42,5 @@ def try_tasks(
     return sorted(tried, key=lambda one: (-one.moves, one.error))
 
 
-def _error(seen: policy_check.Seen) -> float:
+def _error(seen: policy_check.CommandOutcome) -> float:
     return sum(abs(a - b) for a, b in zip(seen.command, seen.velocity, strict=True))

@@ -8,7 +8,7 @@ from typing import Any
 
 from sim2real_deploy.checks import Check
 from sim2real_deploy.gate.episodes import AXES, Episode
-from sim2real_deploy.gate.figures import Figures
+from sim2real_deploy.gate.figures import EpisodeFigures
 from sim2real_deploy.gate.scenarios import Scenario
 from sim2real_deploy.policy.bundle import Bundle
 
@@ -151,7 +151,7 @@ def _medians(values: Sequence[tuple[float, float, float]]) -> tuple[float, float
     return first, second, third
 
 
-def _limits(walked: Sequence[Figures]) -> dict[str, float]:
+def _limits(walked: Sequence[EpisodeFigures]) -> dict[str, float]:
     kinds = sorted({kind for figures in walked for kind in figures.limits})
     return {
         kind: sum(figures.limits.get(kind, 0.0) for figures in walked) / len(walked)
@@ -159,7 +159,7 @@ def _limits(walked: Sequence[Figures]) -> dict[str, float]:
     }
 
 
-def _flags(scenario: Scenario, walked: Sequence[Figures]) -> tuple[str, ...]:
+def _flags(scenario: Scenario, walked: Sequence[EpisodeFigures]) -> tuple[str, ...]:
     """Known signs of a policy that will not transfer to the robot."""
     flags = []
     moves = max(max(abs(v) for v in command.velocity[:2]) for command in scenario.commands)
@@ -191,7 +191,7 @@ def _flags(scenario: Scenario, walked: Sequence[Figures]) -> tuple[str, ...]:
     return tuple(flags)
 
 
-def _bias(scenario: Scenario, walked: Sequence[Figures]) -> list[str]:
+def _bias(scenario: Scenario, walked: Sequence[EpisodeFigures]) -> list[str]:
     """A consistent error in one direction is learnt, not chance."""
     flags = []
     wanted = scenario.commands[0].velocity

@@ -17,7 +17,7 @@ from typing import Any
 from sim2real_deploy import __version__
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.episodes import Episode, run_episode
-from sim2real_deploy.gate.figures import Figures
+from sim2real_deploy.gate.figures import EpisodeFigures
 from sim2real_deploy.gate.scenarios import Scenario
 from sim2real_deploy.paths import to_install
 from sim2real_deploy.policy.bundle import Bundle
@@ -140,5 +140,5 @@ def episode_from(content: dict[str, Any]) -> Episode:
     figures = content["figures"]
     if figures is not None:
         tuples = {name: tuple(figures[name]) for name in ("velocity", "error")}
-        figures = Figures(**{**figures, **tuples})
+        figures = EpisodeFigures(**{**figures, **tuples})
     return Episode(**{**content, "figures": figures})

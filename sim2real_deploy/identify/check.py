@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.identify.figures import Figures
+from sim2real_deploy.identify.figures import JointFigures
 from sim2real_deploy.identify.legs import Legs, Window, gravity
 from sim2real_deploy.identify.recording import Recording, smooth
 
@@ -17,7 +17,7 @@ MOST_OFF = 1.0  # rad: beyond, the replay has diverged
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayedMotion:
     q: Array
     torque: Array
     first: int  # row of the recording that the first of these belongs to
@@ -28,7 +28,7 @@ class Replay:
     diverged: bool
 
 
-def replay_hung(recording: Recording, figures: Figures, attitude: Array) -> Replay:
+def replay_hung(recording: Recording, figures: JointFigures, attitude: Array) -> ReplayedMotion:
     columns = dict(recording.columns)
     columns["start_q"] = smooth(columns["q"])
     columns["start_dq"] = smooth(columns["dq"] / figures.speed_gain)
@@ -45,7 +45,7 @@ def replay_hung(recording: Recording, figures: Figures, attitude: Array) -> Repl
     fresh = recording.fresh[here]
     error = (q[0, 0] - recording["q"][here])[fresh]
     wrong, true = (made[0, 0] - torque[here])[fresh], torque[here][fresh]
-    return Replay(
+    return ReplayedMotion(
         q=q[0, 0],
         torque=made[0, 0],
         first=here.start,

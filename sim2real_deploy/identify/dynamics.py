@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.identify.figures import BOUNDS, Figures
+from sim2real_deploy.identify.figures import BOUNDS, JointFigures
 from sim2real_deploy.identify.legs import gravity, legs_model
 from sim2real_deploy.identify.recording import Recording, slope, smooth
 from sim2real_deploy.robots import RobotSpec
@@ -47,7 +47,7 @@ class Balance:
 
 
 def balance(
-    robot: RobotSpec, recordings: Sequence[Recording], attitudes: Array, figures: Figures
+    robot: RobotSpec, recordings: Sequence[Recording], attitudes: Array, figures: JointFigures
 ) -> Balance:
     model = legs_model(robot, lags=False)
     model.dof_armature[:] = model.dof_damping[:] = model.dof_frictionloss[:] = 0.0
@@ -144,7 +144,7 @@ def _leg_equations(found: Balance, first: int) -> tuple[Array, Array]:
     return squares, sides
 
 
-def first_guess(found: Balance, figures: Figures) -> Figures:
+def first_guess(found: Balance, figures: JointFigures) -> JointFigures:
     """Armature, damping and friction; joints that do not move keep theirs."""
     guessed = {name: getattr(figures, name).copy() for name in ("armature", "damping", "friction")}
     for joint in range(found.q.shape[1]):
@@ -179,11 +179,13 @@ class Unexplained:
     words: str  # "" where nothing stands out
 
 
-def unexplained(found: Balance, figures: Figures, robot: RobotSpec) -> list[Unexplained]:
+def unexplained(found: Balance, figures: JointFigures, robot: RobotSpec) -> list[Unexplained]:
     return [_unexplained(found, figures, robot, joint) for joint in range(robot.joint_count)]
 
 
-def _unexplained(found: Balance, figures: Figures, robot: RobotSpec, joint: int) -> Unexplained:
+def _unexplained(
+    found: Balance, figures: JointFigures, robot: RobotSpec, joint: int
+) -> Unexplained:
     moving = np.abs(found.dq[:, joint]) > MOVING
     if moving.sum() < 200:
         return Unexplained(0.0, 0.0, "")

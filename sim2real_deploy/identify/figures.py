@@ -27,7 +27,7 @@ BOUNDS = {  # wider than any robot seen: beyond them the recording is not unders
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class JointFigures:
     """One number per joint in SDK order."""
 
     strength: Array
@@ -40,11 +40,11 @@ class Figures:
     speed_gain: Array  # velocity that the motor's board reads by what it is
     backlash: Array  # rad, full play; taken from the start's twin, never fitted
 
-    def with_(self, **changed: Array) -> "Figures":
+    def with_(self, **changed: Array) -> "JointFigures":
         return replace(self, **changed)
 
 
-def figures_of(twin: Imperfections, robot: RobotSpec) -> Figures:
+def figures_of(twin: Imperfections, robot: RobotSpec) -> JointFigures:
     """Those of a twin; what it leaves to the model comes from there."""
     model, motors, joints = build_model(robot, Floor()), twin.motors, robot.joint_count
     bus = twin.command_bus
@@ -56,7 +56,7 @@ def figures_of(twin: Imperfections, robot: RobotSpec) -> Figures:
             return np.array(own, np.float64)
         return per_joint(value, robot, key)
 
-    return Figures(
+    return JointFigures(
         strength=motors.strengths(robot),
         delay=of(motors.delay, "motors.delay") + wait,
         lag=of(motors.lag, "motors.lag"),

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from mujoco import rollout
 
-from sim2real_deploy.identify.figures import Figures
+from sim2real_deploy.identify.figures import JointFigures
 from sim2real_deploy.identify.recording import Recording
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.floors import Floor
@@ -78,7 +78,7 @@ def _through_play(q: Array, play: Array, began: Array) -> Array:
     return seen
 
 
-def _helped(figures: Figures, kp: Array) -> Array:
+def _helped(figures: JointFigures, kp: Array) -> Array:
     """Torque by which play helps the motion; rollouts take it off the dry friction.
 
     A board sees its own side of the gear, which trails the joint by half the play.
@@ -102,7 +102,7 @@ class Legs:
     def close(self) -> None:
         self._rollout.close()
 
-    def model(self, figures: Figures, down: Array, kp: Array, kd: Array) -> Any:
+    def model(self, figures: JointFigures, down: Array, kp: Array, kd: Array) -> Any:
         model = copy.copy(self.plain)
         model.dof_armature[:] = figures.armature
         model.dof_invweight0[:] = self._softness(figures.armature)
@@ -128,7 +128,7 @@ class Legs:
     def run(
         self,
         windows: Sequence[Window],
-        candidates: Sequence[tuple[Figures, Sequence[Array]]],
+        candidates: Sequence[tuple[JointFigures, Sequence[Array]]],
         starts_off: Array | None = None,
     ) -> tuple[Array, Array, Array]:
         """Readings of q, dq and torque: candidates x windows x rows x joints.
@@ -172,7 +172,7 @@ class Legs:
         return seen + offsets[:, None], dq, torque
 
     def _prepare(
-        self, windows: Sequence[Window], figures: Figures, starts: Array, told: Array
+        self, windows: Sequence[Window], figures: JointFigures, starts: Array, told: Array
     ) -> None:
         joints = self.robot.joint_count
         late = np.rint(figures.delay * STEPS * self.robot.wire.rate_hz).astype(int)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.identify import dynamics
-from sim2real_deploy.identify.figures import Figures, figures_of
+from sim2real_deploy.identify.figures import JointFigures, figures_of
 from sim2real_deploy.identify.legs import Legs, Window
 from sim2real_deploy.identify.motor_law import MotorLaw, fit_motor_law
 from sim2real_deploy.identify.recording import Recording, smooth
@@ -44,12 +44,12 @@ ATTITUDE_FROM_IMU = 0.01  # rad: a quaternion that says more than this is one
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Identified:
     """All that the stages say; a stage that had nothing to work on is None or empty."""
 
     robot: RobotSpec
-    before: Figures
-    figures: Figures
+    before: JointFigures
+    figures: JointFigures
     recordings: tuple[Recording, ...]
     laws: tuple[MotorLaw, ...]
     fit: Fit | None
@@ -64,7 +64,7 @@ def identify(
     recordings: Sequence[Recording],
     start: Imperfections,
     progress: Progress,
-) -> Found:
+) -> Identified:
     check(robot, recordings)
     before = figures_of(start, robot)
     laws = _motor_laws(recordings, progress)
@@ -84,7 +84,9 @@ def identify(
     progress("weighing the trunk", 0.95)
     grounded = [r for r in recordings if not _hangs(r)]
     trunk = identify_trunk(robot, grounded, figures) if grounded else None
-    return Found(robot, before, figures, tuple(recordings), laws, fit, left, trunk, hung, seconds)
+    return Identified(
+        robot, before, figures, tuple(recordings), laws, fit, left, trunk, hung, seconds
+    )
 
 
 def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
@@ -146,7 +148,7 @@ def _busiest(recording: Recording) -> Recording:
     return recording.part(slice(best, best + rows))
 
 
-def _with_laws(before: Figures, laws: Sequence[MotorLaw], robot: RobotSpec) -> Figures:
+def _with_laws(before: JointFigures, laws: Sequence[MotorLaw], robot: RobotSpec) -> JointFigures:
     """Joints that were not excited keep what they had; a delay that all share is one."""
     period = 1 / robot.wire.rate_hz
     known = np.array([law.excited for law in laws])
@@ -174,7 +176,7 @@ def _weighted_median(values: Array, weights: Array) -> float:
     return float(values[order][np.searchsorted(total, total[-1] / 2)])
 
 
-def _prepared(recording: Recording, figures: Figures) -> Recording:
+def _prepared(recording: Recording, figures: JointFigures) -> Recording:
     """With the states that windows begin in."""
     columns = dict(recording.columns)
     columns["start_q"] = smooth(columns["q"])
@@ -203,7 +205,7 @@ def _windows(recordings: Sequence[Recording]) -> list[Window]:
 def _fit(
     robot: RobotSpec,
     recordings: Sequence[Recording],
-    figures: Figures,
+    figures: JointFigures,
     laws: Sequence[MotorLaw],
     progress: Progress,
 ) -> tuple[Fit, float]:
@@ -260,7 +262,7 @@ def _best_delay(few: RolloutFit, start: Point, step: float, progress: Progress) 
     return best
 
 
-def _priors(figures: Figures, laws: Sequence[MotorLaw]) -> dict[str, tuple[Array, Array]]:
+def _priors(figures: JointFigures, laws: Sequence[MotorLaw]) -> dict[str, tuple[Array, Array]]:
     """What stage A knows of the motors, as well as it knows it."""
     width = np.array([np.ptp(law.strength_interval) if law.excited else 1.0 for law in laws])
     joints = len(laws)

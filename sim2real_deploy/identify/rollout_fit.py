@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.identify.figures import BOUNDS, Figures
+from sim2real_deploy.identify.figures import BOUNDS, JointFigures
 from sim2real_deploy.identify.legs import Legs, Window, gravity, no_corrections
 
 Array = npt.NDArray[np.float64]
@@ -44,7 +44,7 @@ BLOCK = 5  # windows that are drawn together
 class Point:
     """Where the search is: figures, and roll and pitch of the trunk in each recording."""
 
-    figures: Figures
+    figures: JointFigures
     attitudes: Array  # recordings x 2
     starts_off: Array | None = None  # windows x 2 x joints: of the state each window begins in
 

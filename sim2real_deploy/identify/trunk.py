@@ -15,7 +15,7 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.identify.figures import Figures
+from sim2real_deploy.identify.figures import JointFigures
 from sim2real_deploy.identify.recording import Recording, smooth
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.floors import Floor
@@ -41,7 +41,7 @@ class TrunkFinding:
 
 
 def identify_trunk(
-    robot: RobotSpec, recordings: Sequence[Recording], figures: Figures
+    robot: RobotSpec, recordings: Sequence[Recording], figures: JointFigures
 ) -> TrunkFinding | None:
     """None where no recording stands on the ground for long enough."""
     spec = build_spec(robot, Floor())
@@ -85,7 +85,7 @@ def identify_trunk(
 
 
 def _blocks(
-    model: Any, robot: RobotSpec, recording: Recording, figures: Figures
+    model: Any, robot: RobotSpec, recording: Recording, figures: JointFigures
 ) -> list[tuple[Array, Array]]:
     """Normal equations of each second on the ground."""
     if "accelerometer" not in recording or "torque" not in recording:

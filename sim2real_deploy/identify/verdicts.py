@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy import __version__
-from sim2real_deploy.identify.pipeline import UNTOLD_DELAY, Found
+from sim2real_deploy.identify.pipeline import UNTOLD_DELAY, Identified
 from sim2real_deploy.identify.recording import smooth
 from sim2real_deploy.identify.trunk import TrunkFinding
 from sim2real_deploy.twin.config import Bus, Imperfections, Trunk
-from sim2real_deploy.twin.files import Finding, Provenance, TwinFile
+from sim2real_deploy.twin.files import IdentifiedFigure, Provenance, TwinFile
 
 Array = npt.NDArray[np.float64]
 
@@ -55,9 +55,9 @@ LEAST_SHARE = 0.1  # of the torque that must be unexplained for that
 LEAST_ERROR = 0.0008  # rad
 
 
-def findings(found: Found) -> dict[str, dict[str, Finding]]:
+def findings(found: Identified) -> dict[str, dict[str, IdentifiedFigure]]:
     names = found.robot.joint_names
-    result: dict[str, dict[str, Finding]] = {}
+    result: dict[str, dict[str, IdentifiedFigure]] = {}
     for name in ("strength", "delay", "lag"):
         result[KEYS[name]] = {
             joint: _of_law(found, name, number) for number, joint in enumerate(names)
@@ -70,12 +70,12 @@ def findings(found: Found) -> dict[str, dict[str, Finding]]:
     return result
 
 
-def _of_law(found: Found, name: str, joint: int) -> Finding:
+def _of_law(found: Identified, name: str, joint: int) -> IdentifiedFigure:
     law = found.laws[joint]
     value = float(getattr(found.figures, name)[joint])
     if not law.excited:
         hint = f"the joint's torque hardly follows its targets: {EXCITE}"
-        return Finding(verdict="not excited", value=value, hint=hint)
+        return IdentifiedFigure(verdict="not excited", value=value, hint=hint)
     low, high = getattr(law, f"{name}_interval")
     if name == "delay":  # the torque that is read is of the period before
         low, high = low - 1 / found.robot.wire.rate_hz, high - 1 / found.robot.wire.rate_hz
@@ -83,11 +83,13 @@ def _of_law(found: Found, name: str, joint: int) -> Finding:
     return _judged(name, value, value - low, high - value)
 
 
-def _of_fit(found: Found, name: str, joint: int) -> Finding:
+def _of_fit(found: Identified, name: str, joint: int) -> IdentifiedFigure:
     value = float(getattr(found.figures, name)[joint])
     fit = found.fit
     if fit is None:
-        return Finding(verdict="not excited", value=value, hint=f"no recording hangs: {EXCITE}")
+        return IdentifiedFigure(
+            verdict="not excited", value=value, hint=f"no recording hangs: {EXCITE}"
+        )
     row = fit.column(name).start + joint
     low, high = np.percentile(fit.spread[row], (2.5, 97.5))
     other = np.abs(fit.correlation[row]).copy()
@@ -104,14 +106,14 @@ def _of_fit(found: Found, name: str, joint: int) -> Finding:
     return judged
 
 
-def _judged(name: str, value: float, below: float, above: float) -> Finding:
+def _judged(name: str, value: float, below: float, above: float) -> IdentifiedFigure:
     share, least = GRAIN[name]
     grain = share * abs(value) + least
     low = value - np.hypot(max(below, 0.0), grain)
     high = value + np.hypot(max(above, 0.0), grain)
     share, least = TELLING[name]
     telling = (high - low) / 2 <= max(share * abs(value), least)
-    return Finding(
+    return IdentifiedFigure(
         verdict="identified" if telling else "not excited",
         value=round(value, 6),
         low=round(float(low), 6),
@@ -120,24 +122,26 @@ def _judged(name: str, value: float, below: float, above: float) -> Finding:
     )
 
 
-def _of_trunk(found: Found) -> dict[str, dict[str, Finding]]:
+def _of_trunk(found: Identified) -> dict[str, dict[str, IdentifiedFigure]]:
     if found.trunk is None:
-        nothing = Finding(verdict="not excited", hint=f"no recording on the ground: {WALK}")
+        nothing = IdentifiedFigure(
+            verdict="not excited", hint=f"no recording on the ground: {WALK}"
+        )
         return {"trunk.mass": {"trunk": nothing}, "trunk.com": dict.fromkeys("xyz", nothing)}
     trunk = found.trunk
     low, high = trunk.mass_interval
-    mass = Finding(
+    mass = IdentifiedFigure(
         verdict="identified", value=trunk.mass, low=low - MASS_GRAIN, high=high + MASS_GRAIN
     )
     com = {axis: _of_com(trunk, k) for k, axis in enumerate("xyz")}
     return {"trunk.mass": {"trunk": mass}, "trunk.com": com}
 
 
-def _of_com(trunk: TrunkFinding, axis: int) -> Finding:
+def _of_com(trunk: TrunkFinding, axis: int) -> IdentifiedFigure:
     low, high = trunk.com_interval[axis] + (-COM_GRAIN[axis], COM_GRAIN[axis])
     telling = (high - low) / 2 < TELLING_COM
     hint = "a trunk that stays level says little of its height: let it walk and turn"
-    return Finding(
+    return IdentifiedFigure(
         verdict="identified" if telling else "not excited",
         value=float(trunk.com[axis]),
         low=float(low),
@@ -146,7 +150,7 @@ def _of_com(trunk: TrunkFinding, axis: int) -> Finding:
     )
 
 
-def residual_words(found: Found) -> dict[str, str]:
+def residual_words(found: Identified) -> dict[str, str]:
     """Joint by joint, where the identified model falls short of the recording, and along what."""
     if found.fit is None:
         return {}
@@ -166,7 +170,7 @@ def residual_words(found: Found) -> dict[str, str]:
     return words
 
 
-def _noise(found: Found, joint: int) -> float:
+def _noise(found: Identified, joint: int) -> float:
     spread = [
         float((r["q"][:, joint] - smooth(r["q"][:, joint : joint + 1])[:, 0]).std())
         for r in found.recordings
@@ -174,7 +178,7 @@ def _noise(found: Found, joint: int) -> float:
     return max(spread)
 
 
-def twin_file(found: Found, start: Imperfections, about: str) -> TwinFile:
+def twin_file(found: Identified, start: Imperfections, about: str) -> TwinFile:
     """The twin that was started from, with everything that was identified in its place."""
     told = findings(found)
     joints = found.robot.joint_names
@@ -235,7 +239,7 @@ def twin_file(found: Found, start: Imperfections, about: str) -> TwinFile:
     )
 
 
-def summary(found: Found, file: TwinFile) -> list[tuple[str, str, str, str, str, str]]:
+def summary(found: Identified, file: TwinFile) -> list[tuple[str, str, str, str, str, str]]:
     """Rows for people: figure, joint, before, found, interval, verdict."""
     assert file.identified is not None
     names = {key: name for name, key in KEYS.items()}

@@ -3,5 +3,5 @@
 import signal
 import sys
 
-if sys.argv[:1] == ["-m"]:  # this process is about to become a node: until it is one, just end
+if sys.argv[:1] == ["-m"]:  # this process is becoming a node; until then a signal just ends it
     signal.signal(signal.SIGINT, signal.SIG_DFL)

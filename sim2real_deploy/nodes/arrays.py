@@ -1,4 +1,4 @@
-"""Numbers into ROS arrays, without the element by element check that a list costs."""
+"""Numbers to ROS arrays, without rclpy's check of every element of a list."""
 
 from array import array
 

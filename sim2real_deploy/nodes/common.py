@@ -29,13 +29,13 @@ from sim2real_deploy.paths import config_file
 from sim2real_deploy.runtime.stop_order import LAUNCHER_PID, StopTurn
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-# What a bit-exact replay needs: reliable, and two seconds deep for a recorder that is held up.
+# For bit-exact replay: reliable, and two seconds deep in case the recorder is delayed.
 REPLAYED = QoSProfile(depth=100)
 SENSOR = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
 FAST_DDS = "rmw_fastrtps_cpp"
 TRANSPORT = "FASTDDS_BUILTIN_TRANSPORTS"
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
-LOCALHOST_ONLY = "ROS_LOCALHOST_ONLY"  # what Humble has in the range's place
+LOCALHOST_ONLY = "ROS_LOCALHOST_ONLY"  # Humble's equivalent of the discovery range
 PROFILES = "FASTDDS_DEFAULT_PROFILES_FILE"
 PROFILES_BEFORE_3 = "FASTRTPS_DEFAULT_PROFILES_FILE"  # Humble, Jazzy; Fast DDS 3 warns about it
 KILTED = 9  # rclpy's major version there: the first ROS 2 with Fast DDS 3
@@ -103,7 +103,7 @@ def declare(node: Node, parameters: Iterable[Parameter]) -> dict[str, Any]:
 
 
 def heard(publisher: Any) -> bool:
-    """Whether anybody listens: a message costs a node more than asking first."""
+    """Whether anybody listens: asking is cheaper than making a message."""
     return bool(publisher.get_subscription_count())
 
 
@@ -113,13 +113,13 @@ class ProcessEnd:
 
     def __init__(self) -> None:
         self.event = threading.Event()
-        self.urgent = threading.Event()  # asked for again: there is no time left to sit down
+        self.urgent = threading.Event()  # requested twice: there is no time left to sit down
         self.exit_code = 0
-        self.signalled = False  # from outside, so perhaps to every process of the bring-up
+        self.signalled = False  # by a signal, perhaps to every process of the bring-up
         self._wake: list[Callable[[], None]] = []
 
     def on_request(self, action: Callable[[], None]) -> None:
-        """Also call this, in the asking thread, when the end is asked for."""
+        """Also call this, in the requesting thread, when the end is requested."""
         self._wake.append(action)
 
     def request(self, exit_code: int = 0) -> None:
@@ -182,9 +182,9 @@ def _profile_names() -> tuple[str, ...]:
 def talk_by_sockets(environment: MutableMapping[str, str]) -> None:
     """Keep Fast DDS off its shared memory, unless the user has said how it is to talk.
 
-    A process that is killed, as the supervisor kills a control that hangs, leaves locks there on
-    which the others may wait for ever. Sockets have none, and cost no more here. The range
-    LOCALHOST brings shared memory with it whatever is set: a profile of our own stands in for it.
+    A killed process (the supervisor kills a control that hangs) leaves locks there on which others
+    may wait forever. Sockets have no such locks and cost no more here. The discovery range
+    LOCALHOST enables shared memory whatever else is set, so a profile of our own replaces it.
     """
     if environment.get("RMW_IMPLEMENTATION", FAST_DDS) != FAST_DDS or TRANSPORT in environment:
         return
@@ -218,7 +218,7 @@ def _watch_signals(stop: ProcessEnd) -> None:
             while read_end.recv(1):
                 if time.monotonic() - asked > REPEATED_S:
                     stop.urgent.set()
-                if time.monotonic() - asked > CLOSING_S:  # something hangs on the way out
+                if time.monotonic() - asked > CLOSING_S:  # something hangs while closing
                     os._exit(1)
 
     threading.Thread(target=watch, name="signals", daemon=True).start()
@@ -231,4 +231,4 @@ def _end_with_launcher() -> None:
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
     if os.getppid() != int(launcher):  # it was gone before we asked
-        sys.exit("the launcher has ended; so do we")
+        sys.exit("the launcher has ended; this process ends, too")

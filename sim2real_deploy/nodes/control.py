@@ -1,8 +1,8 @@
 """The control process: driver and policy nodes around one control loop.
 
 Four threads: the loop, which ROS never touches; the mirror, which drains the loop's rows and
-publishes them; the executor, which takes what people and programs ask for; and one that serves the
-remote's chords, since claiming the wire may take seconds.
+publishes them; the executor, which serves requests of people and programs; and one that serves the
+remote's chords, because claiming the wire may take seconds.
 """
 
 import gc
@@ -87,12 +87,12 @@ DRIVER = (
 SLOW_S = 1.0
 TICK_BLOCK_S = 0.02
 REMOTE_S = 0.05
-MIRROR_FAILS = 100  # in a row, a second of them: then the robot is sat down
+MIRROR_FAILS = 100  # in a row, i.e. one second: then the robot sits down
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """Which policies to load, which of them is the fallback, and whose odometry they see."""
+    """Which policies to load, which of them is the fallback, and the source of odometry."""
 
     folders: tuple[str, ...]
     fallback: str
@@ -121,7 +121,7 @@ class ControlNode(Driver):
         for name in policies.folders or ("",):
             self._admit(values, name)
         stage = load_stage(values["stage"])
-        # Before the link opens: states that wait meanwhile would be old when they are taken.
+        # Before the link opens: states that queue up meanwhile would be old when taken.
         repertoire = policies.open(spec, values["stage"])
         policy_node.connect(repertoire.policies, policies.odom_source)
         pads = load_pad(values["remote"]), load_pad(values["gamepad"])
@@ -157,7 +157,7 @@ class ControlNode(Driver):
         self._chord_thread = threading.Thread(target=self._serve_chords, name="chords")
 
     def _admit(self, values: dict[str, Any], policy: str) -> None:
-        """However this process was started: nothing unwatched, nothing uncleared."""
+        """However this process was started: nothing runs unsupervised or without clearance."""
         self._interface, self._real = values["interface"], values["real"]
         admission.check_wire(self._interface, values["clock"], values["supervised"])
         admission.check_foreign_simulator(self._interface, values["foreign_simulator"])
@@ -187,7 +187,7 @@ class ControlNode(Driver):
             thread.start()
 
     def close(self) -> None:
-        """Sit down and damp, then leave: whatever ended the process has told the loop."""
+        """Wait until the loop has sat down and damped, then close; it was told to end already."""
         self._stop.request()
         self._chords.put(None)
         for thread in (self._loop_thread, self._mirror_thread, self._chord_thread):
@@ -197,8 +197,8 @@ class ControlNode(Driver):
             close()
 
     def ask(self, request: ModeRequest) -> Decision:
-        """What a person asked for. Before the first movement, and once every other guard agrees,
-        the wire is claimed; a robot that is driven is never kept waiting for that."""
+        """A person's request. Before the first movement, once all other guards agree, the wire is
+        claimed; this never delays a robot that is moving."""
         event = request.event
         if event is ModeEvent.SWITCH:
             return self.loop.switch(request.policy)
@@ -228,7 +228,7 @@ class ControlNode(Driver):
             self._stop.request(1)
 
     def _mirror(self) -> None:
-        """Publish what the loop did, from outside of it and out of its way."""
+        """Publish what the loop did, without disturbing it."""
         due, failures = time.monotonic(), 0
         every = {
             self._mirror_ticks: Every(TICK_BLOCK_S),
@@ -250,7 +250,7 @@ class ControlNode(Driver):
                 self._tell_mirror_failure(error, failures)
 
     def _tell_mirror_failure(self, error: Exception, failures: int) -> None:
-        """Telemetry never damps a robot in mid-stride; one that nobody can see sits down."""
+        """A telemetry failure never damps a walking robot; if it persists, the robot sits down."""
         if failures == 1:
             self.get_logger().error(f"the mirror failed, and goes on: {error!r}")
         if failures == MIRROR_FAILS:
@@ -285,7 +285,7 @@ class ControlNode(Driver):
         message.header.stamp = self.get_clock().now().to_msg()
         self._stats.publish(message)
         self._diagnostics.publish(message)
-        gc.collect(1)  # the collector is off; what rclpy leaves behind is young
+        gc.collect(1)  # automatic collection is off; rclpy's garbage is young
 
 
 class Every:

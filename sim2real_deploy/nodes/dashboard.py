@@ -1,6 +1,6 @@
-"""The dashboard node: what the stack says onto a page, and what the page asks into the stack.
+"""The dashboard node: shows the stack on a page and passes on the page's requests.
 
-It looks at the fast topics only as often as the page shows them, and never when nobody watches.
+It reads the fast topics only as often as the page is redrawn, and not at all while nobody watches.
 """
 
 import threading
@@ -34,13 +34,13 @@ PARAMETERS = (
     Parameter("policy", "", "Policies that are loaded, with commas between: a button for each."),
     Parameter("host", "127.0.0.1", "Address to serve on; any but this machine's needs a token."),
     Parameter("port", 8080, "Port to serve on; the next free one when it is taken.", (1, 65535)),
-    Parameter("token", "", "Asked of whoever commands; made up and logged if needed and empty."),
+    Parameter("token", "", "Needed to command; generated and logged if needed and empty."),
     Parameter("real", False, "A real robot: the page asks for a token on this machine, too."),
     Parameter("rate", 20.0, "How often the robot is drawn, Hz.", (1.0, 60.0)),
 )
 WORDS_S = 0.5
 COMMAND_S = 0.05
-HOLD_S = 0.3  # without a word from the browser the robot stands; a held button says it 10 times a s
+HOLD_S = 0.3  # silence of the browser after which the robot stands; a held button sends at 10 Hz
 STILL: Velocity = (0.0, 0.0, 0.0)
 
 
@@ -96,7 +96,7 @@ class Dashboard(Node):
         self._stack.ask(service, answered)
 
     def drive(self, velocity: Velocity) -> None:
-        """Hold to run: the page says so again and again, or the robot stands."""
+        """Hold to run: the page repeats it, or the robot stands still."""
         was, self._velocity, self._driven_s = self._velocity, velocity, time.monotonic()
         if velocity == STILL and was != STILL:
             self._stack.drive(*STILL)
@@ -179,7 +179,7 @@ class Dashboard(Node):
 
 
 def _page_module() -> Any:
-    """Late: what draws the page is an extra."""
+    """Imported late, because its packages are an optional extra."""
     try:
         from sim2real_deploy.dashboard import page
     except ModuleNotFoundError as error:

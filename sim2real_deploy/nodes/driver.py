@@ -1,4 +1,4 @@
-"""The `<robot>_driver` node: the robot as ROS sees it, and the ways to ask something of it."""
+"""The `<robot>_driver` node: the robot's topics, services and velocity commands in ROS."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -47,8 +47,8 @@ IMU_DEVIATIONS = {
     "linear_acceleration": (0.3, 0.3, 0.3),
 }
 TWIST_DEVIATIONS = (0.1, 0.1, 0.1, 0.02, 0.02, 0.02)  # of leg odometry: m/s, rad/s
-DRIFT = 0.05  # of the way walked
-TURN_DRIFT = 0.01  # rad a metre
+DRIFT = 0.05  # of the distance walked
+TURN_DRIFT = 0.01  # rad per metre
 
 Ask = Callable[[ModeRequest], Decision]
 
@@ -65,11 +65,11 @@ class Driver(Node):
         gamepad: PadMap,
         odom_source: str = LEGS,
     ) -> None:
-        """Everything but the parameters, which must be known first."""
+        """Everything except the parameters, which must be known first."""
         spec = self._spec = controller.spec
         self._controller, self._ask, self._now_ns = controller, ask, now_ns
         if gamepad.joy is None:
-            raise Refusal(f"gamepad '{gamepad.about}': its file says nothing of `joy`")
+            raise Refusal(f"gamepad '{gamepad.about}': its file has no section `joy`")
         self._joy_layout = gamepad.joy
         self._gamepad = Pad(controller.velocity, gamepad, PAD)
         self._remote = Pad(controller.velocity, remote)
@@ -82,7 +82,7 @@ class Driver(Node):
         self._transforms = Transforms(self, spec.name)
         self.typed = open_typed(self, spec.joint_names)
         publish = self.create_publisher
-        # Reliable, as navigation, MoveIt and rqt's plots want them; best-effort readers match, too.
+        # Reliable, for navigation, MoveIt and rqt's plots; best-effort readers match, too.
         self._joints = publish(JointState, topics.JOINTS, 10)
         self._odom = publish(Odometry, topics.ODOMETRY, 10)
         self._imu = publish(Imu, topics.IMU, SENSOR)
@@ -119,7 +119,7 @@ class Driver(Node):
         if controller.adaptation is not None:
             self._adaptation_message.layout = labelled(beliefs.names(controller.adaptation))
             self._adaptation = publish(Float32MultiArray, topics.ADAPTATION, SENSOR)
-        # Made once: a message costs more to make than to send.
+        # Made once: constructing a message costs more than sending it.
         self._joint_message = JointState(name=list(spec.joint_names))
         self._imu_message, self._odom_message = Imu(), Odometry(child_frame_id=frames.base)
         self._imu_message.header.frame_id = frames.imu
@@ -162,8 +162,8 @@ class Driver(Node):
             self._log(request, self._ask(request))
 
     def watch_remote(self, state: RobotState) -> ModeRequest | None:
-        """Take the sticks in; the request of a chord. While control is passive the remote speaks to
-        the vendor's own mode, where the same buttons mean something else."""
+        """Read the sticks; returns the request of a chord. While control is passive the remote
+        belongs to the vendor's own mode, where the same buttons mean something else."""
         request = self._remote.update(decode(state.whole().remote), self._now_ns())
         return None if self._controller.mode is Mode.PASSIVE else request
 
@@ -197,7 +197,7 @@ class Driver(Node):
                 self.typed.show_lease(holder)
 
     def show_state(self, state: RobotState) -> None:
-        """To those who listen; the odometry goes on whether anybody does or not."""
+        """Publish to those who listen; odometry is updated whether anybody does or not."""
         stamp = self._stamp_of(state)
         if heard(self._joints):
             self._show_joints(self._joints, stamp, state.q, state.dq, state.torque)
@@ -250,7 +250,7 @@ class Driver(Node):
         self._transforms.show(odometry)
 
     def show_slow(self, state: RobotState) -> None:
-        """What changes slowly: the battery and the motors' heat."""
+        """The slow values: battery and motor temperatures."""
         said = state.whole()
         battery = BatteryState(present=True, design_capacity=math.nan, capacity=math.nan)
         battery.header.stamp = self.get_clock().now().to_msg()
@@ -284,14 +284,14 @@ class Driver(Node):
         self._ticks.publish(message)
 
     def show_adaptation(self) -> None:
-        """What adaptation believes and does; recorded with everything else."""
+        """Adaptation's estimates and corrections; recorded with everything else."""
         adaptation = self._controller.adaptation
         if adaptation is not None and heard(self._adaptation):
             self._adaptation_message.data = floats(beliefs.values(adaptation))
             self._adaptation.publish(self._adaptation_message)
 
     def show_commands(self, ticks: Ticks, state: RobotState | None) -> None:
-        """The newest of what was asked and sent, and every limit that acted since the last time."""
+        """The newest command asked and sent, and every limit that acted since the last call."""
         stamp = self.get_clock().now().to_msg()
         for publisher, block in ((self._asked, ticks.asked[-1]), (self._sent, ticks.sent[-1])):
             if heard(publisher):
@@ -308,21 +308,21 @@ class Driver(Node):
 
 
 def covariance(deviations: Sequence[float]) -> list[float]:
-    """The matrix, row by row, of values that err independently."""
+    """The covariance matrix, row by row, for independent errors."""
     rows = range(len(deviations))
     return [deviations[i] ** 2 if i == j else 0.0 for i in rows for j in rows]
 
 
 def pose_deviations(walked_m: float) -> tuple[float, ...]:
-    """Of position and heading: odometry drifts with the way; the IMU keeps roll and pitch."""
+    """Of position and heading: odometry drifts with distance; the IMU keeps roll and pitch."""
     drift = 0.02 + DRIFT * walked_m
     return drift, drift, drift, 0.02, 0.02, 0.05 + TURN_DRIFT * walked_m
 
 
 def is_stale(stamp_ns: int, now_ns: int) -> bool:
-    """Whether a stamped command is too old, or of another clock: a stamp far ahead of ours was
-    made by the wall clock while we run on simulated time, or no clock is published at all. Zero is
-    how ROS says that a message has no stamp."""
+    """Whether a stamped command is too old or of another clock. A stamp far in the future comes
+    from the wall clock while we run on simulated time, or while no clock is published at all. Zero
+    means that the message has no stamp."""
     return bool(stamp_ns) and abs(now_ns - stamp_ns) > PLANNER.heartbeat_ns
 
 

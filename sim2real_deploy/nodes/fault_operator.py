@@ -1,4 +1,4 @@
-"""The hands of `sim2real faults` in the ROS graph: calls, velocity commands, and what is said.
+"""The ROS side of `sim2real faults`: service calls, velocity commands, and the stack's reports.
 
 One JSON object a line on standard input, one in answer on standard output:
     {"calls": ["estop", ...]}          all at once; {"start_ns": t, "answers": [[done, words], ...]}
@@ -96,5 +96,5 @@ def build(stop: ProcessEnd) -> Sequence[Node]:
 
 
 if __name__ == "__main__":
-    prefer_this_process()  # what is measured is the stack, not how long its caller waits to run
+    prefer_this_process()  # the stack is measured, not how long this process waits to run
     run(build)

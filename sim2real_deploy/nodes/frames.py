@@ -1,8 +1,8 @@
 """Names of frames (REP-105), the transforms between them, and the robot's description.
 
-Transforms need tf2_msgs, which every ROS 2 install has and PyPI has not: there, `/tf` is missing,
-the driver says so, and odometry carries the same. The joints' transforms are made by
-`robot_state_publisher` from the description.
+Transforms need tf2_msgs, which every ROS 2 install has but PyPI lacks: there, `/tf` is not
+published, the driver logs it, and odometry carries the same pose. The joints' transforms come from
+`robot_state_publisher`, which uses the description.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ except ImportError:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """A robot's own names; in a namespace they have it as a prefix, so that two robots differ."""
+    """A robot's frame names; prefixed with its namespace, so that those of two robots differ."""
 
     odom: str
     base: str
@@ -38,7 +38,7 @@ class Frames:
 
 
 class Transforms:
-    """`/tf` from odom to base_link, and the description for whoever starts later."""
+    """`/tf` from odom to base_link, and the robot description, latched."""
 
     def __init__(self, node: Node, robot: str) -> None:
         self._publisher: Any = None
@@ -62,7 +62,7 @@ class Transforms:
 
 
 def transform_of(odometry: Odometry) -> TransformStamped:
-    """Where odometry says that the base is."""
+    """The pose in an odometry message as a transform."""
     transform = TransformStamped(header=odometry.header, child_frame_id=odometry.child_frame_id)
     at, pose = transform.transform, odometry.pose.pose
     at.translation.x, at.translation.y = pose.position.x, pose.position.y

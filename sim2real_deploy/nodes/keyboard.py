@@ -1,7 +1,8 @@
-"""What the keys of `sim2real teleop` mean. Pure: keys and the time in, a velocity and requests out.
+"""The keys of `sim2real teleop`. Pure: keys and the time in, a velocity and requests out.
 
-Hold to run: a terminal tells no release of a key, but repeats one that is held. A key counts until
-the terminal would have repeated it; then the robot stands. So does a connection that hangs.
+Hold to run: a terminal does not report the release of a key, but repeats a key that is held. A key
+counts until the terminal would have repeated it; then the robot stands still. It also does if the
+connection hangs.
 """
 
 from dataclasses import dataclass, field
@@ -16,8 +17,8 @@ MOVES: dict[str, tuple[int, int]] = {  # key: axis, direction
 }
 REQUESTS = {"1": "stand", "2": "walk", "3": "sit", "0": "damp", "x": "estop"}
 FASTER, SLOWER, REST = "+", "-", " "
-FIRST_HOLD_S = 0.45  # most terminals begin to repeat a key within it
-HOLD_S = 0.2  # and then repeat it at least ten times a second
+FIRST_HOLD_S = 0.45  # most terminals start to repeat a key within this time
+HOLD_S = 0.2  # and then repeat it at 10 Hz or more
 SHARE_STEP = 0.1
 HELP = (
     "hold to move: w/s forward, back   a/d turn left, right   q/e step left, right\n"
@@ -29,11 +30,11 @@ HELP = (
 @dataclass(slots=True)
 class Keyboard:
     most: tuple[float, float, float]
-    share: float = 0.5  # of the most, at which a key moves
+    share: float = 0.5  # of the fastest velocity
     _held: dict[int, tuple[int, float]] = field(default_factory=dict)  # axis: direction, until
 
     def press(self, key: str, now_s: float) -> str | None:
-        """Take a key, or give the request it stands for; other keys do nothing."""
+        """Handle a key; returns the request that it stands for, if any."""
         key = key.lower()
         if key in MOVES:
             axis, way = MOVES[key]

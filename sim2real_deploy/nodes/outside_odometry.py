@@ -20,7 +20,7 @@ SILENT_S = 0.5
 
 
 class OutsideOdometry:
-    """Hands on each sound message; says why it does not take one, and when none comes."""
+    """Passes on each valid message; logs why it rejects one, and when none comes."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class OutsideOdometry:
         node.create_subscription(Odometry, topic, self._on_message, SENSOR)
 
     def watch(self) -> None:
-        """Say once when it falls silent; called again and again."""
+        """Log once when it falls silent; call it periodically."""
         silence_s = (self._now_ns() - self._heard_ns) / 1e9
         if silence_s > SILENT_S and not self._told_silence:
             self._told_silence = True
@@ -62,7 +62,7 @@ class OutsideOdometry:
 
 
 def flaw_of(message: Odometry, base: str) -> str:
-    """Why this message cannot stand in for our own odometry; "" if it can."""
+    """Why this message cannot replace our own odometry; "" if it can."""
     pose, twist = message.pose.pose, message.twist.twist
     turn = pose.orientation
     quaternion = (turn.w, turn.x, turn.y, turn.z)

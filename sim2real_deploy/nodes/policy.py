@@ -1,4 +1,4 @@
-"""The `policy` node: what the networks saw and what they gave, step by step and by name."""
+"""The `policy` node: observations and actions of the networks, step by step and by name."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,8 +19,8 @@ from sim2real_deploy.policy.policy import Policy
 
 
 class PolicyNode(Node):
-    """A mirror: the networks themselves run in the control loop. What a policy takes beside the
-    velocity command (a body height, a height scan) it hands on from `policy/<name>`."""
+    """A mirror: the networks themselves run in the control loop. It passes on a policy's inputs
+    besides the velocity command (a body height, a height scan) from `policy/<name>`."""
 
     def __init__(self) -> None:
         super().__init__("policy")

@@ -1,8 +1,8 @@
-"""Every topic of a namespace as raw bytes, found as it appears, at next to no cost.
+"""Every topic of a namespace as raw bytes, discovered as it appears, at little cost.
 
-The subscriptions are kept out of the executor and drained fifty times a second instead: the
-middleware stamps each sample when it arrives, so nothing is lost by looking later, and a stack's
-thousand messages a second cost a few per cent of a core instead of a whole one.
+The subscriptions are kept out of the executor and drained at 50 Hz: the middleware timestamps each
+sample on arrival, so nothing is lost by reading later, and a stack's thousand messages per second
+cost a few per cent of a core instead of a whole one.
 """
 
 from collections import Counter
@@ -33,15 +33,15 @@ class Unexecuted(CallbackGroup):
         return False
 
     def ending_execution(self, entity: Any) -> None:
-        """Nothing began."""
+        """Nothing was begun."""
 
 
 class RawTopics:
-    """`discover` in the executor's thread, `take` in one thread of the caller's."""
+    """Call `discover` in the executor's thread, `take` in one other thread."""
 
     def __init__(self, node: Node) -> None:
-        # Sent, by the publisher's own count, but never seen; None where ROS does not tell who sent
-        # a message (before Kilted).
+        # Messages sent, by the publisher's count, but never received; None if ROS does not tell who
+        # sent a message (before Kilted).
         self.lost: Counter[str] | None = None
         self.unknown: set[str] = set()  # types that are not installed here
         self._node = node
@@ -50,7 +50,7 @@ class RawTopics:
         self._last_sequence: dict[tuple[str, bytes], int] = {}
 
     def discover(self, on_new: Callable[[Topic], None]) -> None:
-        """Subscribe to what has appeared in the namespace since the last call."""
+        """Subscribe to topics that have appeared in the namespace since the last call."""
         for name, types in self._node.get_topic_names_and_types():
             if name not in self._subscriptions and self._concerns_us(name):
                 kind = definitions.message_class(types[0])
@@ -63,7 +63,7 @@ class RawTopics:
                     self._subscribe(topic, kind)
 
     def take(self) -> Iterable[Message]:
-        """All samples that have come since the last call."""
+        """All samples received since the last call."""
         for name, subscription in tuple(self._subscriptions.items()):
             with subscription.handle:
                 while taken := subscription.handle.take_message(subscription.msg_type, True):

@@ -21,7 +21,7 @@ from std_srvs.srv import Trigger
 
 from sim2real_deploy import __version__
 from sim2real_deploy.bags import Message, Qos, Topic, definitions
-from sim2real_deploy.bags.recording import Recording, Storage
+from sim2real_deploy.bags.recording import RunRecorder, Storage
 from sim2real_deploy.bags.runs import attached
 from sim2real_deploy.nodes.common import LATCHED, WIRE, Parameter, ProcessEnd, declare, run
 from sim2real_deploy.nodes.raw_topics import RawTopics
@@ -71,11 +71,11 @@ class Recorder(Node):
         )
         self._topics = RawTopics(self)
         self._participant = Participant(values["domain"], values["interface"], "recorder")
-        self.recording = Recording(storage, values["label"], information, attachments)
+        self.recording = RunRecorder(storage, values["label"], information, attachments)
         self._stop = threading.Event()
         wire = self._listen_to_wire(robot)
         self._wire_names = frozenset(wire)
-        self._failure = ""  # why nothing more reaches the bag from one of the two
+        self._failure = ""  # why one of the two no longer reaches the bag
         self._threads = [
             threading.Thread(target=self._guard, args=(drain, name), name=name)
             for name, drain in (
@@ -142,7 +142,7 @@ class Recorder(Node):
         return information, attachments
 
     def _listen_to_wire(self, robot: RobotSpec) -> dict[str, RawReader[bytes]]:
-        """Named apart from the robot's own topics: playing a bag must never command a robot."""
+        """Under names other than the robot's own: playing a bag must never command a robot."""
         family = FAMILIES[robot.wire.family]
         namespace = self.get_namespace().rstrip("/")
         readers = {}
@@ -153,7 +153,7 @@ class Recorder(Node):
         return readers
 
     def _guard(self, drain: Callable[[], None], what: str) -> None:
-        """A thread that dies in silence would be a bag that lies."""
+        """A thread that ended silently would leave an incomplete bag."""
         try:
             drain()
         except Exception as error:
@@ -162,7 +162,7 @@ class Recorder(Node):
             raise
 
     def _drain_wire(self, readers: dict[str, RawReader[bytes]]) -> None:
-        """Woken by states alone; the command that answered the last one is taken along."""
+        """Woken by states; commands are taken at the same time."""
         state_reader = next(iter(readers.values()))
         sequences = dict.fromkeys(readers, 0)
         while not self._stop.is_set():
@@ -200,7 +200,7 @@ class Recorder(Node):
                 self._ask_parameters(full)
 
     def _ask_parameters(self, node: str) -> None:
-        """Into the bag go the parameters in force, whoever set them."""
+        """Record the parameters in force, whoever set them."""
         if node not in self._parameter_clients:
             self._parameter_clients[node] = (
                 self.create_client(ListParameters, f"{node}/list_parameters"),
@@ -257,8 +257,8 @@ class Recorder(Node):
         self._diagnostics.publish(array)
 
     def _what_is_wrong(self) -> str:
-        """Why the bag lacks what it should hold, or "". Our own report is a ROS topic, too: where
-        not even that comes back, nothing does."""
+        """Why the bag is incomplete, or "". Our own report is a ROS topic, too: if not even that
+        comes back, nothing does."""
         if self.recording.failure or self._failure:
             return self.recording.failure or self._failure
         wire = self._wire_names
@@ -275,7 +275,7 @@ class Progress:
         self._count, self._since_s = 0, math.inf
 
     def stalled_s(self, count: int, now_s: float) -> float:
-        """For how long it has not grown, once that is longer than it may be; else 0."""
+        """For how long it has not grown, if that is too long; otherwise 0."""
         if count != self._count or self._since_s == math.inf:
             self._count, self._since_s = count, now_s
         silence_s = now_s - self._since_s

@@ -28,8 +28,8 @@ PARAMETERS = (
     Parameter("start", 0.0, "Seconds into the bag to start at.", (0.0, 1e6)),
     Parameter("loop", False, "Begin again at the end."),
 )
-LISTEN_S = 3.5  # before playing: a node that is running makes itself known every 3 s
-MATCH_S = 3.0  # at most, until those who listen are connected
+LISTEN_S = 3.5  # before playing: a running node announces itself every 3 s
+MATCH_S = 3.0  # at most, until subscribers are connected
 GLOBAL = frozenset(("/rosout", "/parameter_events", DIAGNOSTICS, "/clock"))
 COMMANDS = (f"/{VELOCITY}", f"/{JOY}")
 PATIENCE_S = 0.1
@@ -48,7 +48,7 @@ class Replay(Node):
         self._outputs: dict[str, Publisher[Any]] = {}
         self._playback: PlaybackClock | None = None
         self._thread = threading.Thread(target=self._run, name="playback")
-        self.get_logger().info("looking whether a stack is running here")
+        self.get_logger().info("checking that no stack is running here")
         if stop.event.wait(LISTEN_S):
             return
         self._check_nobody_else()
@@ -105,7 +105,7 @@ class Replay(Node):
         )
 
     def _play(self) -> None:
-        """Once through; what is latched from before the start is played first."""
+        """Play once; latched messages from before the start come first."""
         topics = [topic for name, topic in self._bag.topics.items() if name in self._outputs]
         latched: dict[str, Message] = {}
         clock: PlaybackClock | None = None
@@ -144,7 +144,7 @@ class Replay(Node):
 
 
 class _Keys:
-    """Single keys from a terminal, as they are pressed; nothing where stdin is none."""
+    """Single keys from a terminal as they are pressed; none if stdin is not a terminal."""
 
     def __init__(self, on_key: Any) -> None:
         self._on_key = on_key

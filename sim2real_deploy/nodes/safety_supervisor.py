@@ -1,7 +1,7 @@
-"""The safety supervisor: its own process, its own eyes on the wire, the last word on motion.
+"""The safety supervisor: its own process, reading the wire itself, with the last word on motion.
 
-This file is its ROS face: services, the latched state, diagnostics, the log and incident files.
-The stop path itself is supervisor/loop.py and needs none of it.
+This module is its ROS interface: services, the latched state, diagnostics, the log and incident
+files. The stop path itself is supervisor/loop.py and needs none of it.
 """
 
 import json
@@ -51,8 +51,8 @@ from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 LOOK_AROUND_S = 0.05  # for incidents that are due; at the surroundings once a second
 MODE_TIMEOUT_S = 2.0  # a slow motion switcher is still an answer; it is asked by its own thread
 MODE_EVERY_S = 1.0
-AFTERMATH_NS = 500_000_000  # an incident file shows what came after the stop, too
-CROWD = QoSProfile(depth=1000)  # calls that may come at once and all get an answer
+AFTERMATH_NS = 500_000_000  # an incident file also shows this long after the stop
+CROWD = QoSProfile(depth=1000)  # so many simultaneous calls all get an answer
 BUTTONS = ("", "R1", "L1", "R2", "L2", "A", "B", "X", "Y")
 PARAMETERS = (
     *WIRE,
@@ -74,7 +74,7 @@ LEVELS = {
 
 @dataclass(slots=True)
 class RecorderHealth:
-    """What the recorder last said."""
+    """The recorder's last report."""
 
     heard_ns: int | None = None
     run: Path | None = None
@@ -164,7 +164,7 @@ class SafetySupervisor(Node):
     def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         refused = self.loop.reset()
         response.success = not refused
-        response.message = refused or "reset: it may start again when it is asked to"
+        response.message = refused or "reset: it may start again on request"
         if refused:
             self.get_logger().warning(f"reset refused: {refused}")
         return response
@@ -224,7 +224,7 @@ class SafetySupervisor(Node):
     def _diagnose(self) -> None:
         array = DiagnosticArray()
         array.header.stamp = self.get_clock().now().to_msg()
-        state = self._status()  # a latched stop outlives the watch that called for it
+        state = self._status()  # a latched stop outlives the event that caused it
         state.name = f"{self.get_name()}: state"
         where = KeyValue(key="namespace", value=self.get_namespace())  # /diagnostics has none
         state.values = [*state.values, where]
@@ -263,19 +263,20 @@ class SafetySupervisor(Node):
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
             if status.name == "recorder":
-                # One that says it does not record is as good as silent, from its first word on.
+                # A recorder that reports it is not recording counts as silent from the start.
                 well = status.level != DiagnosticStatus.ERROR
                 if well or self._recorder.heard_ns is None:
                     self._recorder.heard_ns = time.monotonic_ns()
 
     def _on_run(self, message: String) -> None:
-        """Where the bag is. Only a folder of our own runs: a message must not choose any path."""
+        """Where the bag is. Only a folder inside our runs is accepted: a message must not be able
+        to choose any path."""
         run = Path(message.data).resolve()
         if run.parent == self._runs.resolve() and run.is_dir():
             self._recorder.run = run
 
     def _look_around(self) -> None:
-        """The slow thread: what takes its time must not take the loop's."""
+        """The slow thread: slow checks must not delay the loop."""
         due = 0.0
         while not self._leaving.wait(LOOK_AROUND_S):
             self._write_incident()
@@ -302,8 +303,8 @@ class SafetySupervisor(Node):
         """
         answered, before = time.monotonic(), False
         while True:
-            driving = self.loop.driving  # asked first: what was on before its release is past
-            with suppress(Refusal):  # no answer says nothing: what was known stays
+            driving = self.loop.driving  # read first: a mode that was on before its release is past
+            with suppress(Refusal):  # without an answer the last known mode stays
                 on = not self._switcher.check().released
                 self.loop.vendor_mode, before = on or before, on
                 self.loop.sport_mode = on and driving
@@ -334,7 +335,7 @@ class SafetySupervisor(Node):
 
 
 def nothing_to_stop(report: Report | None) -> str:
-    """Where no command of ours moves the robot, a person must know it: in words, or ""."""
+    """If no command of ours moves the robot, words that tell the person so; otherwise ""."""
     if report is None:
         return "nothing to stop: control is not running; use the robot's remote"
     if report.mode == "passive":

@@ -1,4 +1,4 @@
-"""The stack as an operator sees it: what it says, the requests it takes, velocity commands."""
+"""An operator's client of the stack: its reports, requests and velocity commands."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,10 +15,10 @@ from sim2real_deploy.nodes.common import LATCHED
 
 
 class StackClient:
-    """What a node that operates or shows the stack holds on to.
+    """For a node that operates or shows the stack.
 
-    `updated` is called after each change of mode or safety, in the executor's thread. `velocity`
-    is the topic it drives on; None for one that only watches and asks.
+    `updated` is called after each change of mode or safety, in the executor's thread. `velocity` is
+    the topic for velocity commands; None if it sends none.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class StackClient:
             name: node.create_client(Trigger, topics.service(robot, name), qos_profile=quality)
             for name in requests
         }
-        # Without one where nobody drives: an idle publisher of Twist on `cmd_vel` would keep
+        # No publisher if it never drives: an idle publisher of Twist on `cmd_vel` would keep
         # control from listening to a planner that sends TwistStamped.
         drives = velocity if self.services else None
         self._velocity = node.create_publisher(Twist, drives, 10) if drives else None
@@ -57,7 +57,7 @@ class StackClient:
         self._velocity.publish(twist)
 
     def ask(self, request: str, answered: Callable[[bool, str], None]) -> None:
-        """Call a service; `answered` is told whether it was done, and why not."""
+        """Call a service; `answered` gets whether it succeeded, and the message."""
         client = self.services[request]
         if not client.service_is_ready():
             answered(False, f"nobody offers {client.srv_name}: is the stack up?")

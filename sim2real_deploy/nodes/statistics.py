@@ -1,4 +1,4 @@
-"""How the loop did in the last second, in words that people and `make walk` read."""
+"""Statistics of the loop's last second, in words, for people and `make walk`."""
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ Figures = npt.NDArray[np.float64]
 
 
 class LoopStatistics:
-    """Collects drained ticks; `report` sums them up and starts anew."""
+    """Collects drained ticks; `report` summarises them and starts over."""
 
     def __init__(self, loop: ControlLoop) -> None:
         self._loop = loop
@@ -22,10 +22,10 @@ class LoopStatistics:
         self._figures: list[Figures] = []
         self._limited = dict.fromkeys(Limit, 0)  # ticks since the start in which a limit acted
         self._seen_misses = 0
-        self._began: tuple[float, float, int] | None = None  # s, robot's ms, states until then
+        self._began: tuple[float, float, int] | None = None  # s, robot's ms, states by then
 
     def note(self, words: str) -> None:
-        """Something the system did not allow; "" when it did."""
+        """Note a right that the system did not grant; "" if it did."""
         if words:
             self._notes.append(words)
 
@@ -76,8 +76,8 @@ class LoopStatistics:
         return DiagnosticArray(status=[status])
 
     def _robot_keeps_time(self, figures: Figures) -> dict[str, str]:
-        """How often it spoke since it was first heard, and how its clock goes by this computer's,
-        the time for which a twin's world waited included."""
+        """The rate of states since the first one, and the rate of the robot's clock relative to
+        this computer's, including the time for which a twin's world waited."""
         counters = self._loop.link.counters
         names = ("now_ns", "stood_still_ns", "state_tick")
         now_ns, still_ns, tick = figures[-1, [COLUMNS.index(name) for name in names]]
@@ -85,7 +85,7 @@ class LoopStatistics:
         states = counters.received + counters.lost
         if tick < 0:
             return {}
-        if self._began is None or tick < self._began[1]:  # or it has started anew
+        if self._began is None or tick < self._began[1]:  # or the robot restarted
             self._began = now_s, tick, states
         began_s, began_tick, began_states = self._began
         seconds = now_s - began_s

@@ -57,7 +57,7 @@ class Teleop(Node):
         self._said = words
 
     def send(self) -> None:
-        """While a key is held, and once when it is let go: then others may command."""
+        """While a key is held, and once when it is released, so that others may command."""
         velocity = self.keyboard.velocity(time.monotonic())
         if any(velocity) or self._moving:
             self._stack.drive(*velocity)
@@ -74,7 +74,7 @@ class Teleop(Node):
 
 @contextlib.contextmanager
 def raw_terminal() -> Iterator[int]:
-    """Keys as they are pressed, without Enter; the terminal is given back as it was."""
+    """Keys as they are pressed, without Enter; restores the terminal at the end."""
     if not sys.stdin.isatty():
         raise Refusal("teleop reads keys: run it in a terminal")
     terminal = sys.stdin.fileno()

@@ -1,6 +1,6 @@
-"""The twin as a ROS node: the robot on the wire, and beside it its truth and its faults.
+"""The twin as a ROS node: the robot on the wire, and its ground truth and faults in ROS.
 
-Nothing of the robot itself goes over ROS: control talks to the twin as it does to the robot.
+The robot itself does not use ROS: control talks to the twin as it does to the robot.
 """
 
 import threading
@@ -82,7 +82,7 @@ class Twin(Node):
         self.create_subscription(String, "~/fault", self._on_request, 10)
         self.create_subscription(Wrench, "~/push", self._on_push, 10)
         self.create_service(Trigger, "~/clear_faults", self._on_clear)
-        # A thread of its own: an executor's timer costs twenty times as much.
+        # In its own thread: an executor's timer would cost twenty times as much.
         self._mirror = threading.Thread(target=self._publish_truth, name="truth")
         self.create_timer(1.0, self._report)
         self._told_faults: str | None = None
@@ -105,7 +105,7 @@ class Twin(Node):
             self._beats.close()
 
     def _keep_clock(self, domain: int, name: str) -> WorldClock:
-        """The clock of the world this robot lives in; where it has a name, it is kept here."""
+        """The clock of this robot's world; if it has a name, this process keeps it."""
         self._beats: CoreBeats | None = None
         if not name:
             return WorldClock()

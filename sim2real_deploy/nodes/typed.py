@@ -1,7 +1,7 @@
-"""The loop's topics once more in the types of sim2real_msgs, where that package is installed.
+"""The loop's topics again, with the types of sim2real_msgs, if that package is installed.
 
-Nothing depends on it: every reader of ours, the bags included, takes the standard messages. Plain
-functions make a message of values, so that they need no ROS to be tested.
+Nothing depends on it: all our readers, and the bags, use the standard messages. Plain functions
+turn values into message fields, so that they can be tested without ROS.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def tick_fields(row: Sequence[float]) -> dict[str, Any]:
 
 
 class Typed:
-    """Publishers of the typed topics; each call does nothing where nobody listens."""
+    """Publishers of the typed topics; a call does nothing if nobody listens."""
 
     def __init__(self, node: Node, joints: Sequence[str], messages: Any) -> None:
         self._node, self._joints, self._messages = node, list(joints), messages
@@ -88,5 +88,5 @@ class Typed:
 
 
 def open_typed(node: Node, joints: Sequence[str]) -> Typed | None:
-    """None where sim2real_msgs is not installed."""
+    """None if sim2real_msgs is not installed."""
     return None if installed is None else Typed(node, joints, installed)

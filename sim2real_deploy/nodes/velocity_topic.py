@@ -1,8 +1,7 @@
 """`cmd_vel`, as Twist or as TwistStamped, whichever its publisher sends.
 
-nav2 sends TwistStamped from Kilted on, most others Twist; DDS matches neither with the other, and
-within one process a topic has one type. So the publishers are looked at, and the subscription is
-of their type.
+nav2 sends TwistStamped since Kilted, most others Twist. DDS does not match the two, and within one
+process a topic has one type. So the subscription takes the type of the topic's publishers.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ _STAMPED = "geometry_msgs/msg/TwistStamped"
 
 
 class VelocityTopic:
-    """Hands over what comes on the topic, by type."""
+    """Passes on the topic's messages, by type."""
 
     def __init__(
         self,
@@ -40,7 +39,7 @@ class VelocityTopic:
         return self._node.create_subscription(kind, self._topic, callback, 10)
 
     def _look(self) -> None:
-        """Where publishers of both types are there, the one that was first stays."""
+        """With publishers of both types, the type that was first stays."""
         found = self._node.get_publishers_info_by_topic(self._topic_name)
         types = {publisher.topic_type for publisher in found}
         stamped = {kind == _STAMPED for kind in types}

@@ -1,4 +1,4 @@
-"""The operator of `make walk`: stands the robot up, walks the programme, sits it down, sums up."""
+"""The operator of `make walk`: stand up, walk the programme, sit down, summarise."""
 
 import math
 import threading
@@ -33,7 +33,7 @@ COMMAND_PERIOD_S = 0.05
 
 
 class Ended(Exception):
-    """The programme is over before its end: asked to stop, or the robot left the mode."""
+    """The programme ended early: asked to stop, or the robot left the mode."""
 
 
 class WalkProgramme(Node):
@@ -66,17 +66,17 @@ class WalkProgramme(Node):
             self._reach("stand", "standing")
             self._reach("walk", "walking")
             self._walk()
-            if not self._ends_as_asked():  # else control damps by itself: it was told to end, too
+            if not self._ends_as_asked():  # otherwise control, told to end as well, damps by itself
                 self._reach("sit", "damping")
         except Ended as ended:
             ended_early = str(ended)
-        checks = [Check.at_most("ended before its time", float(bool(ended_early)), 0)]
+        checks = [Check.at_most("ended early", float(bool(ended_early)), 0)]
         checks += self._tracker.checks()
         self._report(checks, ended_early)
         self._stop.request(exit_code(checks))
 
     def _await_recorder(self) -> None:
-        """So that the bag holds the whole run."""
+        """So that the bag contains the whole run."""
         patience = time.monotonic() + READY_S
         while self._recorded and not self._stack.recording:
             self._check_running()
@@ -85,7 +85,7 @@ class WalkProgramme(Node):
             time.sleep(0.05)
 
     def _reach(self, service: str, mode: str) -> None:
-        """Ask until control agrees, then wait until it is there."""
+        """Repeat the request until control accepts it, then wait for the mode."""
         client = self._stack.services[service]
         said = ""
         patience = time.monotonic() + READY_S
@@ -145,7 +145,7 @@ class WalkProgramme(Node):
         return f"{self._stack.mode} ({self._stack.safety.message})"
 
     def _ends_as_asked(self) -> bool:
-        """A walk without an end is ended by a signal."""
+        """Whether it walks until a signal, as requested by duration 0."""
         return self._duration_s == 0 and self._stop.event.is_set()
 
     def _check_running(self) -> None:

@@ -1,7 +1,7 @@
-"""The same policy in the other joint and observation orders that are in use.
+"""The same policy with other common joint and observation orders.
 
-For a policy that does not walk as declared: one of these may be what it was trained in. Nothing is
-ever run on a robot from here; the twin tries them, and a person decides.
+For a policy that does not walk as described: one of these may be the order it was trained with. The
+twin tries them and a person decides; none is ever run on a robot from here.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from sim2real_deploy.policy.importers.vocabulary import TERM_ORDERS
 
 
 def alternatives(bundle: Bundle) -> Iterator[tuple[str, Bundle]]:
-    """In words, and as a bundle: first with one thing changed, then with two."""
+    """Each in words and as a bundle: first with one change, then with two."""
     orders = list(_joint_orders(bundle))
     terms = list(_term_orders(bundle.contract))
     yield from ((words, replace(bundle, contract=contract)) for words, contract in orders)
@@ -26,7 +26,7 @@ def alternatives(bundle: Bundle) -> Iterator[tuple[str, Bundle]]:
 
 
 def _joint_orders(bundle: Bundle) -> Iterator[tuple[str, Contract]]:
-    """Other names for the same numbers, or the numbers moved along with the names."""
+    """Other joint names for the same values, or the values reordered with the names."""
     contract, spec = bundle.contract, bundle.spec
     known = {"sdk": spec.joint_names, **spec.joint_orders}
     tried = [contract]
@@ -68,7 +68,7 @@ def _moved(contract: Contract, names: tuple[str, ...]) -> Contract:
 
 
 def _term_orders(contract: Contract) -> Iterator[tuple[str, Contract]]:
-    """The same terms in the order of other projects, and the history the other way round."""
+    """The same terms in the order of other projects, and the history reversed."""
     if len(contract.observations) != 1:
         return
     (group,) = contract.observations

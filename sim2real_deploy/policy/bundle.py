@@ -1,6 +1,6 @@
-"""A policy's folder: policy.yaml and policy.onnx, every claim checked before it may move a joint.
+"""A policy's folder, policy.yaml and policy.onnx: everything is checked before it may move a joint.
 
-The bytes that are hashed are the bytes that run: the file is read once.
+The network file is read once: the bytes that were hashed are the bytes that run.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.robots.spec import FULL_TORQUE_RAD, MOST_KD, Joint
 
 MAX_MODEL_BYTES = 200_000_000
-# The same network on another processor differs in the last bits; wrong weights differ in the first.
+# On another CPU the same network differs in the last bits; wrong weights differ by far more.
 GOLDEN_TOLERANCE = 1e-4
-LARGEST_SCALE = 1.25  # of the joint's range: soft gains and short ranges are trained with as much
+LARGEST_SCALE = 1.25  # of the joint's range: policies with soft gains are trained with as much
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A checked policy on disk; `open` gives one that runs, with a state of its own."""
+    """A checked policy on disk; each `open` returns a running one with its own state."""
 
     folder: Path
     contract: Contract = field(repr=False)
@@ -38,7 +38,7 @@ class Bundle:
 
 
 def load_bundle(name: str | Path, spec: RobotSpec) -> Bundle:
-    """Read, check against the robot and the network, replay the golden steps; or refuse."""
+    """Read it, check it against the robot and the network, and replay the golden steps."""
     folder = bundle_folder(name)
     source = folder / "policy.yaml"
     contract = configfile.load(source, Contract)
@@ -51,7 +51,7 @@ def load_bundle(name: str | Path, spec: RobotSpec) -> Bundle:
 
 
 def load_own_bundle(name: str | Path) -> Bundle:
-    """For the robot that it says it is for."""
+    """For the robot named in its contract."""
     contract = configfile.load(bundle_folder(name) / "policy.yaml", Contract)
     return load_bundle(name, load_robot(contract.robot))
 
@@ -59,7 +59,7 @@ def load_own_bundle(name: str | Path) -> Bundle:
 def _read_model(path: Path, contract: Contract) -> bytes:
     try:
         if path.stat().st_size > MAX_MODEL_BYTES:
-            raise Refusal(f"{path}: {path.stat().st_size} bytes is more than a policy can be")
+            raise Refusal(f"{path}: {path.stat().st_size} bytes is too large for a policy")
         model = path.read_bytes()
     except OSError as error:
         raise Refusal(f"{path}: cannot be read: {error.strerror}") from None
@@ -67,13 +67,13 @@ def _read_model(path: Path, contract: Contract) -> bytes:
     if digest != contract.sha256:
         raise Refusal(
             f"{path}: sha256 is {digest[:12]}..., the contract says {contract.sha256[:12]}...: "
-            "the file was changed or cut short after its export; export the policy again"
+            "the file was changed or truncated after its export; export the policy again"
         )
     return model
 
 
 def joint_order(contract: Contract, spec: RobotSpec, where: str) -> npt.NDArray[np.intp]:
-    """For each joint of the policy its place in SDK order, found by name."""
+    """The index in SDK order of each of the policy's joints, found by name."""
     named = [*contract.joints, *(held.joint for held in contract.held)]
     unknown = [name for name in named if name not in spec.joint_names]
     missing = [name for name in spec.joint_names if name not in named]
@@ -121,15 +121,15 @@ def _check_gains(joint: Joint, kp: float, kd: float, where: str, suffix: str) ->
 
 
 def _check_scale(joint: Joint, scale: float, where: str) -> None:
-    """An action is about 1 in size: it must move the joint, and not far beyond its stops."""
+    """Actions are of the order of 1: they must move the joint, and not far beyond its stops."""
     low, high = joint.position
     most = LARGEST_SCALE * (high - low)
     if not 0 < scale <= most:
-        raise Refusal(f"{where}: {joint.name} has {scale}; sound is above 0, to {most:.4g}")
+        raise Refusal(f"{where}: {joint.name} has {scale}; allowed is above 0, up to {most:.4g}")
 
 
 def replay_golden(policy: Policy, where: str) -> None:
-    """Run the recorded steps from a zero network state; the actions must come out again."""
+    """Run the recorded steps from a zero network state; the actions must be reproduced."""
     policy.reset()
     buffers = policy.session.inputs
     for i, step in enumerate(policy.contract.golden):

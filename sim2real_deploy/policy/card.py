@@ -1,4 +1,4 @@
-"""A policy on one card, for people."""
+"""A policy's contract, printed for people."""
 
 from rich.console import Console
 from rich.table import Table
@@ -46,7 +46,7 @@ def _inputs(policy: Policy) -> str:
 def _action(bundle: Bundle) -> str:
     action = bundle.contract.action
     clip = "not clipped" if action.clip is None else "clipped"
-    return f"{clip}; it sees its {action.observed} action of the step before"
+    return f"{clip}; it observes its {action.observed} action of the step before"
 
 
 def _estimates(policy: Policy) -> str:

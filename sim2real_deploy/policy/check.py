@@ -1,4 +1,4 @@
-"""What a bundle that loads still has to show on paper: margins, as figures with their bounds."""
+"""Static checks of a bundle that loads: its margins, as figures with their bounds."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ from sim2real_deploy.robots.spec import FULL_TORQUE_RAD
 from sim2real_deploy.robots.state import Floats
 
 RANDOM_STEPS = 200
-LATEST = 5  # steps within which a policy is expected to answer at all
-WILD = 5.0  # spread of random inputs: far beyond what a robot sees
+LATEST = 5  # steps within which a policy must respond at all
+WILD = 5.0  # standard deviation of random inputs, far beyond what a robot observes
 
 
 def static_checks(bundle: Bundle) -> list[Check]:
@@ -32,13 +32,13 @@ def static_checks(bundle: Bundle) -> list[Check]:
             "range moved by an action of 1", float(np.max(scale / (high - low))), LARGEST_SCALE
         ),
         Check.at_most("golden steps, largest error", golden_error(policy), GOLDEN_TOLERANCE),
-        Check.at_most("answers that are not finite", wild_answers(policy), 0),
-        Check.at_most("steps until it answers what it sees", steps_to_answer(policy), 0),
+        Check.at_most("actions that are not finite", wild_actions(policy), 0),
+        Check.at_most("steps until it responds to its input", steps_to_respond(policy), 0),
     ]
 
 
 def golden_error(policy: Policy) -> float:
-    """How far the network is from its recorded steps, relative to their size."""
+    """The largest error in the recorded steps, relative to their size."""
     policy.reset()
     worst = 0.0
     for step in policy.contract.golden:
@@ -51,8 +51,8 @@ def golden_error(policy: Policy) -> float:
     return worst
 
 
-def wild_answers(policy: Policy) -> int:
-    """How many of many random observations the network answers with something not finite."""
+def wild_actions(policy: Policy) -> int:
+    """The number of random observations for which the action is not finite."""
     random = np.random.default_rng(1)
     broken = 0
     for _ in range(RANDOM_STEPS):
@@ -64,9 +64,9 @@ def wild_answers(policy: Policy) -> int:
     return broken
 
 
-def steps_to_answer(policy: Policy) -> int:
-    """How many steps late the action changes after the observation did: a policy that gives its
-    actions out late may still walk in the twin, and trembles on the robot."""
+def steps_to_respond(policy: Policy) -> int:
+    """How many steps the action lags behind the observation: a policy that lags may still walk in
+    the twin, but it trembles on the robot."""
 
     def actions(first: float) -> list[Floats]:
         policy.reset()

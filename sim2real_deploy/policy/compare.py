@@ -1,4 +1,4 @@
-"""What two policies say and answer differently, joint by name and not by number."""
+"""How two policies differ, in their contracts and in their actions; joints by name."""
 
 from collections import defaultdict
 from typing import Any
@@ -13,14 +13,14 @@ from sim2real_deploy.policy.contract import Contract
 
 PER_JOINT = ("default_position", "kp", "kd")
 PER_JOINT_ACTION = ("scale", "offset", "clip")
-BULKY = ("golden", "sha256", "statistics")  # what the networks answer says more
+BULKY = ("golden", "sha256", "statistics")  # comparing the networks' actions tells more
 
 
 def print_differences(one: Bundle, other: Bundle) -> int:
-    """One line for each; 1 where there is any."""
+    """One line for each; returns 1 if there are any."""
     rows = differences(one, other)
     if not rows:
-        print("They say and answer the same.")
+        print("Their contracts and actions are the same.")
         return 0
     table = Table()
     for title in ("field", one.contract.name, other.contract.name):
@@ -34,12 +34,12 @@ def print_differences(one: Bundle, other: Bundle) -> int:
 def differences(one: Bundle, other: Bundle) -> list[tuple[str, str, str]]:
     found = record.differ(_by_name(one.contract), _by_name(other.contract))
     rows = _together([(key, str(a), str(b)) for key, a, b in found], len(one.contract.joints))
-    answers = _answers(one, other)
-    return [*rows, answers] if answers else rows
+    actions = _actions(one, other)
+    return [*rows, actions] if actions else rows
 
 
 def _by_name(contract: Contract) -> dict[str, Any]:
-    """The contract with joints as keys, and lists of one value as that value."""
+    """The contract with joint names as keys, and lists of equal values as one value."""
     content = contract.model_dump(mode="json", exclude={*BULKY, "name"})
     joints = content["joints"]
     clip = content["action"]["clip"]
@@ -60,7 +60,7 @@ def _by_name(contract: Contract) -> dict[str, Any]:
 
 
 def _together(rows: list[tuple[str, str, str]], joints: int) -> list[tuple[str, str, str]]:
-    """What differs alike for all joints, in one line."""
+    """One line for a difference that is the same for all joints."""
     alike = defaultdict(list)
     for key, left, right in rows:
         alike[key.rpartition(".")[0], left, right].append(key)
@@ -71,7 +71,7 @@ def _together(rows: list[tuple[str, str, str]], joints: int) -> list[tuple[str, 
     ]
 
 
-def _answers(one: Bundle, other: Bundle) -> tuple[str, str, str] | None:
+def _actions(one: Bundle, other: Bundle) -> tuple[str, str, str] | None:
     if one.model == other.model:
         return None
     left, right = one.open(), other.open()
@@ -85,4 +85,4 @@ def _answers(one: Bundle, other: Bundle) -> tuple[str, str, str] | None:
                 policy.session.inputs[name][:] = values
             policy.session.run()
         worst = max(worst, float(np.max(np.abs(left.action - right.action))))
-    return ("actions", "golden steps", f"other by up to {worst:.3g}") if worst else None
+    return ("actions", "golden steps", f"differ by up to {worst:.3g}") if worst else None

@@ -1,6 +1,6 @@
-"""The contract of a policy: what policies/<name>/policy.yaml says, and nothing left to guess.
+"""The contract of a policy, policies/<name>/policy.yaml: all that is needed to run it.
 
-Lists that concern joints are in the policy's own joint order, given by name in `joints`.
+Per-joint lists are in the policy's own joint order, given by name in `joints`.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ Range = tuple[float, float]
 
 
 class Term(Strict):
-    """One observation term: a function of the registry, and how its values are dressed."""
+    """One observation term: a name in terms.TERMS, and how its values are scaled and clipped."""
 
     name: str
     scale: float | tuple[float, ...] = 1.0
@@ -26,18 +26,18 @@ class Term(Strict):
 
 
 class Group(Strict):
-    """The terms that together make one input of the network, in order."""
+    """The terms of one network input, in order."""
 
     input: str
     terms: tuple[Term, ...] = Field(min_length=1)
     clip_first: bool = True  # clip, then scale; else scale, then clip
-    layout: Literal["by_term", "by_frame"] = "by_term"  # how the history is laid out
+    layout: Literal["by_term", "by_frame"] = "by_term"  # of the history
     newest: Literal["first", "last"] = "last"
-    start: Literal["repeat", "zeros"] = "repeat"  # what stands for the past at the first step
+    start: Literal["repeat", "zeros"] = "repeat"  # what fills the history at the first step
 
 
 class Action(Strict):
-    """target = offset + scale * clip(action); `observed` is what the last_action term shows."""
+    """target = offset + scale * clip(action); `observed` is what the term last_action contains."""
 
     output: str
     scale: tuple[float, ...]
@@ -47,7 +47,7 @@ class Action(Strict):
 
 
 class Recurrence(Strict):
-    """A network state: output of one step is input of the next, zeros at the start."""
+    """A network state: the output of one step is the input of the next; zeros at the start."""
 
     input: str
     output: str
@@ -67,8 +67,8 @@ class Estimate(Strict):
         return self
 
 
-class Held(Strict):
-    """A joint that the policy neither sees nor moves: kept at its place while the policy runs."""
+class HeldJoint(Strict):
+    """A joint that the policy neither observes nor moves: held in place while it runs."""
 
     joint: str
     position: float
@@ -77,7 +77,7 @@ class Held(Strict):
 
 
 class CommandRanges(Strict):
-    """Commands the policy was trained on; the command is clipped to these before it sees it."""
+    """The commands it was trained on; the velocity command is clipped to them."""
 
     vx: Range
     vy: Range
@@ -87,12 +87,13 @@ class CommandRanges(Strict):
     def _hold_zero(self) -> "CommandRanges":
         for axis, (low, high) in (("vx", self.vx), ("vy", self.vy), ("wz", self.wz)):
             if not low <= 0 <= high:
-                raise ValueError(f"{axis}: [{low}, {high}] leaves out 0, so it could not stand")
+                raise ValueError(f"{axis}: [{low}, {high}] excludes 0, so it could not stand still")
         return self
 
 
 class Statistics(Strict):
-    """Mean and spread of each observation in training: the measure of "out of distribution"."""
+    """Mean and standard deviation of each observation in training, to measure how far out of
+    distribution an observation is."""
 
     input: str
     mean: tuple[float, ...]
@@ -100,7 +101,7 @@ class Statistics(Strict):
 
 
 class Golden(Strict):
-    """One step of a recorded run: inputs by name, and the action the network must give."""
+    """One recorded step: inputs by name, and the action that the network must return."""
 
     inputs: dict[str, tuple[float, ...]]
     action: tuple[float, ...]
@@ -115,7 +116,7 @@ class Contract(Strict):
     default_position: tuple[float, ...]
     kp: tuple[float, ...]
     kd: tuple[float, ...]
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldJoint, ...] = ()
     action: Action
     observations: tuple[Group, ...] = Field(min_length=1)
     recurrence: tuple[Recurrence, ...] = ()
@@ -131,7 +132,7 @@ class Contract(Strict):
         joints = len(self.joints)
         every = [*self.joints, *(held.joint for held in self.held)]
         if len(set(every)) != len(every):
-            raise ValueError("joints, held: a name stands more than once")
+            raise ValueError("joints, held: a name is listed more than once")
         for field, values in (
             ("default_position", self.default_position),
             ("kp", self.kp),
@@ -162,18 +163,18 @@ class Contract(Strict):
 
 
 def listed(names: str) -> tuple[str, ...]:
-    """Policies that are given as one text, with commas between them."""
+    """The policies in a comma-separated list."""
     return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
 def contract_names(names: str) -> tuple[str, ...]:
-    """Of policies that are given as one text: the names that their contracts give them."""
+    """The names in the contracts of a comma-separated list of policies."""
     files = (bundle_folder(name) / "policy.yaml" for name in listed(names))
     return tuple(configfile.load(file, Contract).name for file in files)
 
 
 def bundle_folder(name: str | Path) -> Path:
-    """A bundle by its name in policies/, or by the path of its folder."""
+    """A bundle's folder, from its name in policies/ or its path."""
     path = Path(name)
     if path.parent == Path() and not (path / "policy.yaml").is_file():
         path = paths.share_directory() / "policies" / path

@@ -1,4 +1,4 @@
-"""The grid of ground heights that a perceptive policy sees, as its contract describes it."""
+"""The grid of ground heights that a perceptive policy observes, from its contract."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,9 +12,9 @@ from sim2real_deploy.policy.contract import Contract
 
 @dataclass(frozen=True)
 class HeightGrid:
-    """Points around the base in its heading's frame, row by row along x, as Isaac Lab has them.
+    """Points around the base in its yaw frame, row by row along x, as in Isaac Lab.
 
-    A value is the base's height above the ground at that point, less `offset`.
+    A value is the height of the base above the ground at that point, minus `offset`.
     """
 
     length: float  # m along x
@@ -34,7 +34,7 @@ class HeightGrid:
 
 
 def height_grid(contract: Contract) -> HeightGrid | None:
-    """Of a policy that sees the ground and says where; None where it does not."""
+    """The grid of a policy that observes heights; None if it has none or does not place it."""
     for group in contract.observations:
         for term in group.terms:
             size = term.params.get("size", ())

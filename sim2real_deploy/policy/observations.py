@@ -1,6 +1,6 @@
-"""The network's inputs: observation terms scaled, clipped and given their history.
+"""The network's inputs: observation terms, scaled, clipped and with history.
 
-Each input is one flat buffer, written where the network reads it.
+Each input is one flat buffer that the network reads in place.
 """
 
 import inspect
@@ -13,15 +13,15 @@ import numpy as np
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Group, Term
-from sim2real_deploy.policy.terms import TERMS, Scalar, Seen
+from sim2real_deploy.policy.terms import TERMS, Scalar, TermInput
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.robots.vectors import clip
 
 
 class TermRow:
-    """One term of an input: what it is made of, and what is done with its numbers."""
+    """One term of an input, with its function, scale, clip and history."""
 
-    def __init__(self, term: Term, nothing: Seen, where: str):
+    def __init__(self, term: Term, nothing: TermInput, where: str):
         self.name = term.name
         self.history = term.history
         self.function = _bind(term, where)
@@ -39,12 +39,12 @@ class TermRow:
 
 
 class Observation:
-    """One input of the network: its terms, each with its history, in one flat buffer.
+    """One network input: its terms, each with its history, in one flat buffer.
 
-    The newest numbers of all terms are made in one go; each term's go to its place from there.
+    The newest values of all terms are computed together, then copied to each term's place.
     """
 
-    def __init__(self, group: Group, nothing: Seen, joint_names: tuple[str, ...], where: str):
+    def __init__(self, group: Group, nothing: TermInput, joint_names: tuple[str, ...], where: str):
         self._group = group
         self._terms = [
             TermRow(term, nothing, f"{where}.terms.{i}") for i, term in enumerate(group.terms)
@@ -65,7 +65,7 @@ class Observation:
         self._fresh = True
 
     def place(self, buffer: Floats) -> None:
-        """Live in `buffer` from now on: the network reads it where it is written."""
+        """Write into `buffer` from now on; the network reads it in place."""
         self.values = buffer
         memory = buffer.data.cast("B")
         first = self._group.newest == "first"
@@ -73,7 +73,7 @@ class Observation:
             (memory[later], memory[sooner]) if first else (memory[sooner], memory[later])
             for sooner, later in self._overlaps(buffer.itemsize)
         ]
-        self._histories: list[tuple[Floats, Floats]] = []  # all rows of a term, and its newest
+        self._histories: list[tuple[Floats, Floats]] = []  # a term's rows, and its newest values
         start = 0
         for term, rows in zip(self._terms, self._rows(buffer), strict=True):
             newest = self._newest[start : start + term.size]
@@ -94,7 +94,7 @@ class Observation:
             start = end
 
     def _overlaps(self, width: int) -> Iterator[tuple[slice, slice]]:
-        """The bytes of all rows of a history but its last, and of all but its first."""
+        """The bytes of each history without its last row, and without its first row."""
         sizes = [(term.history, term.size * width) for term in self._terms]
         if self._group.layout == "by_frame":
             sizes = [(sizes[0][0], sum(size for _, size in sizes))]
@@ -127,7 +127,7 @@ class Observation:
         self.values.fill(0.0)
         self._fresh = True
 
-    def push(self, seen: Seen) -> None:
+    def push(self, seen: TermInput) -> None:
         values: list[float] = []
         for function in self._functions:
             values.extend(function(seen))

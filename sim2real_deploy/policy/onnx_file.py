@@ -1,5 +1,4 @@
-"""The one place that opens an ONNX network: on one thread, because more make slow calls slower
-(with the default threads the slowest call takes 16 ms)."""
+"""Opens every ONNX network, on one thread: with the default threads a call may take 16 ms."""
 
 from pathlib import Path
 
@@ -9,8 +8,8 @@ from sim2real_deploy.errors import Refusal
 
 
 def open_network(model: bytes | Path, where: str | Path) -> onnxruntime.InferenceSession:
-    """`model` as bytes, or as a file whose weights may lie beside it; or a refusal that names
-    `where` it came from."""
+    """`model` as bytes, or as a file whose weights may be in a second file beside it. A refusal
+    names `where` it came from."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -20,6 +19,6 @@ def open_network(model: bytes | Path, where: str | Path) -> onnxruntime.Inferenc
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises a dozen unrelated kinds
         raise Refusal(
-            f"{where}: not a network that can be run by itself (weights must lie inside the file): "
-            f"{error}"
+            f"{where}: not a network that can be run on its own (the weights must be inside the "
+            f"file): {error}"
         ) from None

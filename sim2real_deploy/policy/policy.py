@@ -1,6 +1,6 @@
-"""A policy that runs: robot state and velocity command in, joint targets in SDK order out.
+"""A running policy: robot state and velocity command in, joint targets in SDK order out.
 
-The policy's own joint order exists in here and nowhere else.
+The policy's own joint order is confined to this module.
 """
 
 import math
@@ -15,31 +15,31 @@ from sim2real_deploy.policy.contract import Contract
 from sim2real_deploy.policy.estimates import MISSED
 from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.session import Session
-from sim2real_deploy.policy.terms import TERMS, Seen
+from sim2real_deploy.policy.terms import TERMS, TermInput
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.geometry import gravity_in_body
 from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.robots.vectors import Numbers, clip
 
-OUTSIDE_STEPS = 10  # of the policy: after that the outside velocity is stale
-SMALLEST_STD = 1e-3  # a term that hardly moved in training must not make every value surprising
+OUTSIDE_STEPS = 10  # policy steps after which a velocity given from outside is stale
+SMALLEST_STD = 1e-3  # or a term that hardly varied in training would make any value surprising
 
 
 class Policy:
-    """`observe`, then `infer`: two calls so that each can be timed. Buffers are reused."""
+    """`observe`, then `infer`: two calls, to time each. Buffers are reused."""
 
     def __init__(self, contract: Contract, spec: RobotSpec, model: bytes, where: str):
         self.contract = contract
         self._to_policy = itemgetter(*[spec.joint_names.index(name) for name in contract.joints])
-        self._seen = Seen.nothing(_float32(contract.default_position), len(spec.legs))
+        self._seen = TermInput.nothing(_float32(contract.default_position), len(spec.legs))
         self.odometry = _odometry(contract, spec, where)  # `update` it with every state
         self._observations = [
             Observation(group, self._seen, contract.joints, f"{where}: observations.{i}")
             for i, group in enumerate(contract.observations)
         ]
         self.labels = tuple(label for item in self._observations for label in item.labels)
-        self.observation = np.zeros(len(self.labels), np.float32)  # all inputs, one after another
+        self.observation = np.zeros(len(self.labels), np.float32)  # all inputs, concatenated
         start = 0
         for item in self._observations:
             end = start + len(item.labels)
@@ -57,7 +57,7 @@ class Policy:
         action, held = contract.action, contract.held
         self._scaled = [*zip(_float32(action.offset), _float32(action.scale), strict=True)]
         bounds = (_float32(pair) for pair in action.clip or ())
-        self._clips = [(low, high) for low, high in bounds]  # none: nothing is clipped
+        self._clips = [(low, high) for low, high in bounds]  # empty: nothing is clipped
         ranges = contract.command_ranges
         self._commands = [(low, high) for low, high in (ranges.vx, ranges.vy, ranges.wz)]
 
@@ -72,18 +72,18 @@ class Policy:
                 (action.offset, self._held),
             )
         )
-        self.extras = _extras(contract)  # by name, how many values
+        self.extras = _extras(contract)  # number of values, by name
         self._read_action = struct.Struct(f"={len(contract.joints)}f").unpack_from
         self._write_target = struct.Struct(f"={len(names)}f").pack_into
-        # Of arrays that are read and written in every step: to ask them for it takes longer.
+        # Kept, because asking an array for its memory in every step takes longer than using it.
         self._action_memory, self._target_memory = self.action.data, self.target.data
         self._steps = 0
         self._gait_period_s = _gait_period(contract)
-        self._outside: tuple[Numbers, int] | None = None  # velocity, and the step it came at
+        self._outside: tuple[Numbers, int] | None = None  # a velocity, and the step it came in
 
     @property
     def action(self) -> Floats:
-        """What the network gave, unclipped, in the policy's joint order."""
+        """The network's output, unclipped, in the policy's joint order."""
         return self.session.action
 
     @property
@@ -99,7 +99,7 @@ class Policy:
         return [x + command for x, command in zip(missed, self._seen.command, strict=True)]
 
     def reset(self) -> None:
-        """Forget: history, last action, network state, clock."""
+        """Clear the history, last action, network state and gait clock."""
         for item in self._observations:
             item.reset()
         self.session.reset()
@@ -108,7 +108,7 @@ class Policy:
         self._steps = 0
 
     def keep_time(self, other: "Policy") -> None:
-        """After `reset`: begin at the point of the stride where another policy's gait clock is."""
+        """After `reset`: start the gait clock at the phase of another policy's."""
         own, theirs = self._gait_period_s, other._gait_period_s
         if own and theirs:
             phase = other._steps / other.contract.rate_hz / theirs
@@ -137,23 +137,23 @@ class Policy:
                 seen.velocity = self._outside[0]
 
     def give_velocity(self, velocity: Numbers) -> None:
-        """The base's velocity in its own frame from another estimator; leg odometry takes over
-        again when nothing has come for some steps."""
+        """The base velocity, in the body frame, from another estimator. Leg odometry takes over
+        again after some steps without one."""
         if len(velocity) == 3 and all(map(math.isfinite, velocity)):
             self._outside = tuple(velocity), self._steps
 
     def give(self, name: str, values: Numbers) -> None:
-        """What an `extra_command` or `height_scan` term shows from the next step on."""
+        """The values of an `extra_command` or `height_scan` term from the next step on."""
         size = self.extras.get(name)
         if size != len(values):
             known = ", ".join(f"{key} ({count})" for key, count in self.extras.items()) or "none"
             raise Refusal(f"'{name}' with {len(values)} values: the policy takes {known}")
         if not all(map(math.isfinite, values)):
-            raise Refusal(f"'{name}': a value is not finite; the last one that was stays")
+            raise Refusal(f"'{name}': a value is not finite; the last finite ones stay in force")
         self._seen.given[name] = tuple(values)
 
     def infer(self) -> Floats:
-        """The joint targets, SDK order. Not finite where the network is not: the caller judges."""
+        """The joint targets in SDK order; not checked for being finite, the caller does that."""
         self.session.run()
         self._seen.action, target = self._decide()
         self._write_target(self._target_memory, 0, *target)
@@ -161,7 +161,7 @@ class Policy:
         return self.target
 
     def _decide(self) -> tuple[Sequence[float], Sequence[float]]:
-        """The action as the next observation has it, and the joint targets in SDK order."""
+        """The action for the next observation, and the joint targets in SDK order."""
         raw = self._read_action(self._action_memory)
         clipped = clip(raw, self._clips) if self._clips else raw
         moved = [at + scale * x for x, (at, scale) in zip(clipped, self._scaled, strict=True)]
@@ -169,13 +169,13 @@ class Policy:
         return seen, self._to_sdk([*moved, *self._held])
 
     def rehearse(self) -> None:
-        """Run the network on what is there and leave no trace, so that the next step finds it in
-        the processor's caches: one that rested for 20 ms takes several times as long. To rehearse
-        the rest of a step, too, costs as much again and gains nothing."""
+        """Run the network on the current input and discard the result, so that the next step finds
+        it in the CPU's caches: after 20 ms of rest it takes several times as long. Rehearsing the
+        rest of a step, too, would cost as much again and gain nothing."""
         self.session.rehearse()
 
     def surprise(self) -> float:
-        """Root mean square of the observation's z-scores: about 1 in training, 0 if not told."""
+        """RMS of the observation's z-scores: about 1 in training; 0 without statistics."""
         worst = 0.0
         for values, mean, per_std, z in self._statistics:
             np.subtract(values, mean, z)
@@ -184,7 +184,7 @@ class Policy:
         return math.sqrt(worst)
 
     def _read_statistics(self, where: str) -> list[tuple[Floats, Floats, Floats, Floats]]:
-        """Per input: its buffer, mean, inverse standard deviation, and a scratch array."""
+        """For each input: its buffer, mean, inverse standard deviation, and a scratch array."""
         rows = []
         for i, item in enumerate(self.contract.statistics):
             values_seen = self.session.inputs.get(item.input)
@@ -204,19 +204,19 @@ class Policy:
 
 def _odometry(contract: Contract, spec: RobotSpec, where: str) -> LegOdometry | None:
     names = [term.name for group in contract.observations for term in group.terms]
-    wanting = [name for name in names if name in TERMS and TERMS[name].odometry]
-    if not wanting:
+    needing = [name for name in names if name in TERMS and TERMS[name].odometry]
+    if not needing:
         return None
     if not LegOdometry.possible(spec):
         raise Refusal(
-            f"{where}: observations: '{wanting[0]}' comes from leg odometry, and the leg "
+            f"{where}: observations: '{needing[0]}' comes from leg odometry, and the leg "
             f"geometry of {spec.name} is not known (legs.*.geometry in its file)"
         )
     return LegOdometry(spec)
 
 
 def _gait_period(contract: Contract) -> float | None:
-    """Of the gait clock that the policy sees, s; None when it sees none."""
+    """The period of the policy's gait clock, s; None if it has none."""
     for group in contract.observations:
         for term in group.terms:
             if term.name == "gait_phase":
@@ -237,6 +237,6 @@ def _extras(contract: Contract) -> dict[str, int]:
 
 
 def _float32(values: Sequence[float]) -> list[float]:
-    """As they are on the wire and in the network."""
+    """Rounded to single precision, as on the wire and in the network."""
     rounded: list[float] = np.array(values, np.float32).tolist()
     return rounded

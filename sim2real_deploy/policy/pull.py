@@ -1,7 +1,7 @@
 """Fetching a policy's files from Hugging Face or Weights & Biases, with their own libraries.
 
-Only networks and descriptions are fetched, nothing is run, and the import then reads the folder as
-it reads any other.
+Only networks and descriptions are fetched and nothing is run; the import then reads the folder like
+any other.
 """
 
 import importlib
@@ -25,7 +25,7 @@ LIBRARIES = {"hf": "huggingface_hub", "wandb": "wandb"}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a policy lies: `repository` holds it, `folder` narrows that down."""
+    """Where a policy is: in a repository, possibly in a folder of it."""
 
     place: Literal["hf", "wandb"]
     repository: str
@@ -51,10 +51,10 @@ def parse(text: str) -> Address:
 
 
 def pull(text: str, folder: Path) -> list[Path]:
-    """Fetch what is wanted into a new `folder`; the files, as they lie there."""
+    """Fetch the wanted files into a new `folder`; returns their paths."""
     address = parse(text)
     if folder.exists():
-        raise Refusal(f"{folder}: is there already; nothing is overwritten")
+        raise Refusal(f"{folder}: already exists; nothing is overwritten")
     name = LIBRARIES[address.place]
     try:
         library = importlib.import_module(name)
@@ -65,7 +65,7 @@ def pull(text: str, folder: Path) -> list[Path]:
         fetch(library, address, folder)
     except Refusal:
         raise
-    except Exception as error:  # both libraries raise many kinds, their network's among them
+    except Exception as error:  # both libraries raise many kinds, including network errors
         raise Refusal(f"{text}: cannot be fetched: {str(error).strip()}") from None
     found = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.exists() else []
     if not found:
@@ -100,5 +100,5 @@ def _is_wanted(name: str, size: int | None) -> bool:
     if path.suffix not in WANTED or path.is_absolute() or ".." in path.parts:
         return False
     if size is not None and size > MAX_MODEL_BYTES:
-        raise Refusal(f"{name}: {size} bytes is more than a policy can be")
+        raise Refusal(f"{name}: {size} bytes is too large for a policy")
     return True

@@ -1,7 +1,7 @@
-"""The contract inside the network's own file, so that the two cannot drift apart.
+"""The contract embedded in the network's file, so that the two cannot drift apart.
 
-Exporters and importers write it there; the file's hash covers it. A policy.yaml edited by hand
-then contradicts its network and is refused, field by field.
+Exporters and importers write it; the file's hash covers it. A policy.yaml edited by hand then
+contradicts its network and is refused, naming the field.
 """
 
 import json
@@ -18,7 +18,7 @@ _METADATA = 14 << 3 | 2  # field 14 of ONNX's ModelProto, metadata_props, length
 
 
 def embed(model: bytes, contract: Contract) -> bytes:
-    """Append the record to an ONNX file: in protobuf, more bytes at the end are more entries."""
+    """Append the record to an ONNX file: in protobuf, appended bytes are further entries."""
     claims = contract.model_dump(mode="json", exclude=NOT_RECORDED)
     text = json.dumps(claims, sort_keys=True).encode()
     entry = _field(1 << 3 | 2, KEY.encode()) + _field(2 << 3 | 2, text)
@@ -26,7 +26,7 @@ def embed(model: bytes, contract: Contract) -> bytes:
 
 
 def check(contract: Contract, metadata: Mapping[str, str], where: str) -> None:
-    """Refuse a contract that says anything else than the record. A file without one passes."""
+    """Refuse a contract that differs from the record. A file without a record passes."""
     if KEY not in metadata:
         return
     source = f"{where}: the record in policy.onnx"
@@ -48,7 +48,7 @@ def check(contract: Contract, metadata: Mapping[str, str], where: str) -> None:
 
 
 def differ(one: Any, other: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two trees of plain values differ: key, value of the one, value of the other."""
+    """Where two trees of plain values differ: key, one value, the other value."""
     if isinstance(one, dict) and isinstance(other, dict):
         for name in sorted({*one, *other}):
             below = f"{key}.{name}" if key else name

@@ -1,4 +1,4 @@
-"""Writing a bundle: what `bundle.load_bundle` reads back."""
+"""Writing a bundle for `bundle.load_bundle` to read."""
 
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,16 @@ from sim2real_deploy.policy.contract import Contract
 
 
 class _PlainDumper(yaml.SafeDumper):
-    """Writes a value out wherever it stands: our reader refuses aliases."""
+    """Writes repeated values in full: our reader refuses aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def save_bundle(folder: Path, contract: Contract, model: bytes) -> None:
-    """The network first: a folder with a policy.yaml is a whole one."""
+    """The network is written first: a folder with a policy.yaml is complete."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Refusal(f"{folder}: is there already and not empty; choose another or remove it")
+        raise Refusal(f"{folder}: already exists and is not empty; choose another or remove it")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "policy.onnx").write_bytes(model)
     content = contract.model_dump(mode="json", exclude_none=True)

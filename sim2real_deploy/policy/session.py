@@ -1,4 +1,4 @@
-"""An ONNX network with its inputs and outputs bound to buffers that never move."""
+"""An ONNX network with its inputs and outputs bound to fixed buffers."""
 
 import math
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ class Session:
             np.copyto(before, after)
 
     def rehearse(self) -> None:
-        """Run on what is there; nothing that counts changes, the state least of all."""
+        """Run the network without advancing its recurrent state."""
         self._session.run_with_iobinding(self._binding)
 
     def _bind_estimates(self, given: Mapping[str, onnxruntime.NodeArg], where: str) -> None:
@@ -97,7 +97,7 @@ class Session:
 
 
 def _shape(node: onnxruntime.NodeArg) -> tuple[int, ...]:
-    """The node's shape, a free batch size as 1."""
+    """The node's shape, with a dynamic batch size as 1."""
     return tuple(dim if isinstance(dim, int) and dim > 0 else 1 for dim in node.shape)
 
 
@@ -110,7 +110,7 @@ def _checked_shape(node: onnxruntime.NodeArg, values: Floats, where: str) -> tup
         raise Refusal(f"{where}: '{node.name}' is {node.type}, only float32 is supported")
     if _count(node) != values.size:
         raise Refusal(
-            f"{where}: '{node.name}' of the network holds {_count(node)} numbers "
-            f"{list(node.shape)}, the contract makes {values.size}"
+            f"{where}: '{node.name}' of the network has {_count(node)} numbers "
+            f"{list(node.shape)}, the contract has {values.size}"
         )
     return _shape(node)

@@ -1,8 +1,8 @@
 """A policy.yaml to fill in, for a network that comes without a description.
 
-What the network and the robot tell is filled in. So is the rest where a person says which project's
-stock task it was trained with (config/policy_presets). What only a person knows is `???`, and the
-import refuses it by its key until it is answered.
+What can be read from the network and the robot is filled in; the rest, too, if the user names the
+project whose stock task it was trained with (config/policy_presets). What only the user knows is
+`???`, and the import refuses such a key until it is answered.
 """
 
 import inspect
@@ -23,7 +23,7 @@ from sim2real_deploy.robots import RobotSpec
 
 LONGEST_HISTORY = 30
 
-# How many numbers each input of a TorchScript file takes: torch lives in training/.
+# Reads the size of each input of a TorchScript file; passed in, because torch stays in training/.
 Sizes = Callable[[Path], Mapping[str, int]]
 
 
@@ -36,7 +36,7 @@ class Clock(Strict):
 
 
 class Preset(Strict):
-    """What a project's stock task says that a network file does not."""
+    """What a project's stock task defines and a network file does not contain."""
 
     about: str
     joints: str
@@ -57,7 +57,7 @@ class Preset(Strict):
 
 
 def presets(robot: str) -> dict[str, Preset]:
-    """The stock tasks that are known for a robot, by project."""
+    """The known stock tasks for a robot, by project."""
     file = paths.config_file("policy_presets") / f"{robot}.yaml"
     if not file.is_file():
         return {}
@@ -70,14 +70,14 @@ def presets(robot: str) -> dict[str, Preset]:
 def write_skeleton(
     source: Path, spec: RobotSpec, folder: Path, like: str = "", sizes: Sizes | None = None
 ) -> Path:
-    """A new folder with the network and a policy.yaml to fill in; the file to edit.
+    """Write a new folder with the network and a policy.yaml to fill in; returns the latter.
 
-    `like` names a project whose stock task fills in what the network does not tell."""
+    `like` names a project whose stock task fills in what the network does not contain."""
     if not source.is_file() or source.suffix not in places.NETWORKS:
         raise Refusal(f"{source}: no network ({', '.join(places.NETWORKS)})")
     places.checked(source)
     if folder.exists():
-        raise Refusal(f"{folder}: is there already; nothing is overwritten")
+        raise Refusal(f"{folder}: already exists; nothing is overwritten")
     preset = _preset(like, spec)
     inputs = network.input_sizes(source) if source.suffix == ".onnx" else {}
     if not inputs and sizes is not None:
@@ -110,16 +110,16 @@ def _lines(
     def told(field: str) -> str:
         return UNKNOWN if preset is None else _flow(getattr(preset, field))
 
-    yield f"# What {source.name} sees and sends. Replace every {UNKNOWN}, check the rest, then:"
+    yield f"# What {source.name} observes and sends. Replace every {UNKNOWN}, check the rest, then:"
     yield "#   sim2real policy import THIS_FOLDER --output policies/NAME"
     if preset is not None:
-        yield f"# Filled in from {preset.about}: change what was trained otherwise."
+        yield f"# Filled in from {preset.about}: change what was trained differently."
     yield f"robot: {spec.name}"
     yield f"network: {source.name}"
-    yield f"rate_hz: {told('rate_hz')}  # 1 / (physics time step x decimation), mostly 50"
+    yield f"rate_hz: {told('rate_hz')}  # 1 / (physics timestep x decimation), usually 50"
     yield f"joints: {told('joints')}  # in the network's order: {orders}, or the list of names"
     yield "# In the network's joint order; one number stands for all joints."
-    yield "# rad, a list: what the joint positions are relative to"
+    yield "# rad, a list: the pose that joint positions are relative to"
     yield f"default_position: {told('default_position')}"
     yield f"kp: {told('kp')}  # Nm/rad, as trained"
     yield f"kd: {told('kd')}  # Nms/rad, as trained"
@@ -130,7 +130,7 @@ def _lines(
     given = "  # clip: [-100, 100]" if clip is None else f"  clip: {_flow(clip)}"
     yield f"{given}  # of the action, before it is scaled"
     observed = "raw" if preset is None else preset.observed
-    yield f"  observed: {observed}  # what last_action shows: raw, or clipped"
+    yield f"  observed: {observed}  # what last_action contains: raw, or clipped"
     yield "observations:"
     for name, size in inputs.items():
         if not name.endswith("_in"):
@@ -139,7 +139,7 @@ def _lines(
     for axis in ("vx", "vy", "wz"):
         bounds = UNKNOWN if preset is None else _flow(getattr(preset.command_ranges, axis))
         yield f"  {axis}: {bounds}  # [lowest, highest]"
-    yield "# Terms there are (each takes scale, clip and history):"
+    yield "# The terms (each takes scale, clip and history):"
     for name, forms in TERMS.items():
         yield f"#   {name}{_parameters(forms.scalar)}"
 
@@ -150,8 +150,10 @@ def _flow(value: Any) -> str:
 
 def _group(name: str, size: int, spec: RobotSpec, preset: Preset | None) -> Iterator[str]:
     terms, history = _guess(size, spec.joint_count, "unitree" if preset is None else preset.order)
-    told = f"of the network's input '{name}', {size} numbers" if size else "of the network's input"
-    yield f"  # {told}. Their order is the usual trap: check it."
+    told = (
+        f"For the network's input '{name}', {size} numbers" if size else "For the network's input"
+    )
+    yield f"  # {told}. A wrong order is the most common mistake: check it."
     yield f"  - input: '{name}'" if name else "  - input: ''  # found in the network"
     if history > 1:
         layout, newest, start = (
@@ -159,9 +161,9 @@ def _group(name: str, size: int, spec: RobotSpec, preset: Preset | None) -> Iter
             if preset is None
             else (preset.layout, preset.newest, preset.start)
         )
-        yield f"    layout: {layout}  # by_frame, or by_term: each term's past together"
+        yield f"    layout: {layout}  # by_frame, or by_term: each term's history together"
         yield f"    newest: {newest}  # last, or first"
-        yield f"    start: {start}  # zeros, or repeat: the first frame stands for the past"
+        yield f"    start: {start}  # zeros, or repeat: the first frame fills the history"
     yield "    terms:"
     past = f", history: {history}" if history > 1 else ""
     scales = {} if preset is None else preset.scales
@@ -186,7 +188,7 @@ def _clock(clock: Clock | None) -> str:
 
 
 def _guess(size: int, joints: int, order: str) -> tuple[tuple[str, ...], int]:
-    """Terms whose numbers add up to the input's size, and over how many frames."""
+    """Terms whose sizes add up to the input's size, and the number of frames."""
     usual = TERM_ORDERS[order]
     plain = 9 + 3 * joints
     for extra, terms in (

@@ -1,10 +1,10 @@
-"""The one table of observation terms, each with its scalar, batch and mirror form.
+"""The table of observation terms, each with its scalar, batch and mirror form.
 
-To add a term, add a function here. The scalar form runs on the robot, in plain numbers: between
-two policy steps numpy's code falls out of the processor's caches, the interpreter's does not. Its
-keyword-only arguments are the term's parameters in policy.yaml. The batch form is the same for
-many environments at once; a term without one cannot be trained on here. The mirror is what the
-term's values become on a robot seen in a left-right mirror.
+To add a term, add a function here. The scalar form runs on the robot, in plain Python numbers:
+between two policy steps numpy's code drops out of the CPU's caches, the interpreter's does not. Its
+keyword-only arguments are the term's parameters in policy.yaml. The batch form computes the term
+for many environments at once; a term without one cannot be used in training here. The mirror form
+says how the values change when the robot is mirrored left to right.
 """
 
 import math
@@ -20,8 +20,8 @@ from sim2real_deploy.robots.vectors import Numbers
 
 
 @dataclass(slots=True)
-class Seen:
-    """What a scalar term may look at: one moment, joints in the policy's own order."""
+class TermInput:
+    """What a scalar term can use: one timestep, joints in the policy's order."""
 
     gyroscope: Numbers  # rad/s, body frame
     gravity: Numbers  # unit vector of gravity, body frame
@@ -30,14 +30,14 @@ class Seen:
     default_q: Numbers
     dq: Numbers
     action: Numbers  # the last one; zeros at the start
-    time_s: float  # since the policy took over: 0 at its first step
+    time_s: float  # since the policy's first step
     attitude: Numbers = (1.0, 0.0, 0.0, 0.0)  # quaternion, body in world
     velocity: Numbers = (0.0, 0.0, 0.0)  # m/s, body frame, from the odometry
     loads: Numbers = ()  # N on each foot in the robot's leg order, from the odometry
-    given: dict[str, Numbers] = field(default_factory=dict)  # what else was sent, by name
+    given: dict[str, Numbers] = field(default_factory=dict)  # extra inputs, by name
 
     @classmethod
-    def nothing(cls, default_q: Numbers, feet: int = 4) -> "Seen":
+    def nothing(cls, default_q: Numbers, feet: int = 4) -> "TermInput":
         still, upright, rest = (0.0,) * 3, (0.0, 0.0, -1.0), (0.0,) * len(default_q)
         seen = cls(still, upright, still, default_q, default_q, rest, rest, 0.0)
         seen.loads = (0.0,) * feet
@@ -45,21 +45,21 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Sight:
-    """What a batch term may look at; first axis: environments."""
+class BatchInput:
+    """What a batch term can use; the first axis is the environment."""
 
     turning: Floats
     gravity: Floats
     command: Floats
-    q: Floats  # from the default pose
+    q: Floats  # relative to the default pose
     dq: Floats
     action: Floats
     phase: Floats  # of the gait clock, 0 to 1
 
 
 Scalar = Callable[..., Numbers]
-Batch = Callable[[Sight], Floats]
-Mirror = Literal["joints"] | tuple[float, ...]  # as the joints are, or a sign for each value
+Batch = Callable[[BatchInput], Floats]
+Mirror = Literal["joints"] | tuple[float, ...]  # mirrored like the joints, or by a sign per value
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ class TermForms:
     scalar: Scalar
     batch: Batch | None
     mirror: Mirror | None
-    odometry: bool  # looks at `velocity` or `loads`: leg odometry has to run
+    odometry: bool  # uses `velocity` or `loads`, so leg odometry must run
 
 
 TERMS: dict[str, TermForms] = {}
 BY_JOINT: Mirror = "joints"
-# Vectors turn over at the plane y = 0; turning rates are axial and so change the other way round.
+# Vectors are mirrored at the plane y = 0; angular rates are axial vectors, with opposite signs.
 VECTOR: Mirror = (1, -1, 1)
 AXIAL: Mirror = (-1, 1, -1)
 
@@ -80,7 +80,7 @@ AXIAL: Mirror = (-1, 1, -1)
 def term(
     batch: Batch | None = None, mirror: Mirror | None = None, odometry: bool = False
 ) -> Callable[[Scalar], Scalar]:
-    """Enter a scalar form into the table under its own name, with the rest."""
+    """Register a scalar form under its function's name, with the other forms."""
 
     def enter(scalar: Scalar) -> Scalar:
         TERMS[scalar.__name__] = TermForms(scalar, batch, mirror, odometry)
@@ -90,47 +90,47 @@ def term(
 
 
 @term(batch=lambda sight: sight.turning, mirror=AXIAL)
-def base_ang_vel(seen: Seen) -> Numbers:
+def base_ang_vel(seen: TermInput) -> Numbers:
     return seen.gyroscope
 
 
 @term(batch=lambda sight: sight.gravity, mirror=VECTOR)
-def projected_gravity(seen: Seen) -> Numbers:
+def projected_gravity(seen: TermInput) -> Numbers:
     return seen.gravity
 
 
 @term(mirror=VECTOR, odometry=True)
-def base_lin_vel(seen: Seen) -> Numbers:
+def base_lin_vel(seen: TermInput) -> Numbers:
     return seen.velocity
 
 
 @term()
-def roll_pitch_yaw(seen: Seen, *, axes: tuple[float, ...] = (0, 1, 2)) -> Numbers:
-    """Euler angles of the body; `axes` picks some, 0 roll, 1 pitch, 2 yaw."""
+def roll_pitch_yaw(seen: TermInput, *, axes: tuple[float, ...] = (0, 1, 2)) -> Numbers:
+    """Euler angles of the body; `axes` selects some of 0 roll, 1 pitch, 2 yaw."""
     angles = euler_angles(*seen.attitude)
     return [angles[int(axis)] for axis in axes]
 
 
 @term(batch=lambda sight: sight.command, mirror=(1, -1, -1))
-def velocity_command(seen: Seen) -> Numbers:
+def velocity_command(seen: TermInput) -> Numbers:
     return seen.command
 
 
 @term()
-def velocity_command_part(seen: Seen, *, axes: tuple[float, ...]) -> Numbers:
-    """Some of the command, where a network takes it in parts: 0 vx, 1 vy, 2 wz."""
+def velocity_command_part(seen: TermInput, *, axes: tuple[float, ...]) -> Numbers:
+    """Part of the velocity command, for a network that takes it in parts: 0 vx, 1 vy, 2 wz."""
     return [seen.command[int(axis)] for axis in axes]
 
 
 @term()
-def extra_command(seen: Seen, *, name: str, default: tuple[float, ...]) -> Numbers:
-    """A command beyond the velocity, as last sent under `name`; `default` until then."""
+def extra_command(seen: TermInput, *, name: str, default: tuple[float, ...]) -> Numbers:
+    """A command besides the velocity: the last one sent as `name`, `default` before."""
     return seen.given.get(name, default)
 
 
 @term()
 def height_scan(
-    seen: Seen,
+    seen: TermInput,
     *,
     count: float,
     flat: float = 0.0,
@@ -138,56 +138,55 @@ def height_scan(
     resolution: float = 0.0,
     offset: float = 0.0,
 ) -> Numbers:
-    """A grid of heights as last sent under this name; until then the value of flat ground.
-    `size`, `resolution` and `offset` say where the points lie (height_grid.py): the twin fills
-    the grid by them."""
+    """A grid of heights: the last one sent, flat ground before. `size`, `resolution` and `offset`
+    place its points (height_grid.py), so that the twin can fill it."""
     return seen.given.get("height_scan") or (flat,) * int(count)
 
 
 @term()
-def constant(seen: Seen, *, values: tuple[float, ...]) -> Numbers:
+def constant(seen: TermInput, *, values: tuple[float, ...]) -> Numbers:
     return values
 
 
 @term(odometry=True)
 def foot_contacts(
-    seen: Seen, *, newtons: float = 20.0, order: tuple[float, ...] = (), lifted: float = 0.0
+    seen: TermInput, *, newtons: float = 20.0, order: tuple[float, ...] = (), lifted: float = 0.0
 ) -> Numbers:
-    """1 for each foot that carries more than `newtons`, else `lifted`. `order`: places in the
-    robot's leg order, where the network has another."""
+    """1 for each foot that carries more than `newtons`, else `lifted`. `order` lists indices in the
+    robot's leg order, if the network's differs."""
     touching = [1.0 if load > newtons else lifted for load in seen.loads]
     return [touching[int(place)] for place in order] if order else touching
 
 
 @term(mirror=BY_JOINT)
-def joint_pos(seen: Seen) -> Numbers:
+def joint_pos(seen: TermInput) -> Numbers:
     return seen.q
 
 
 @term(batch=lambda sight: sight.q, mirror=BY_JOINT)
-def joint_pos_rel(seen: Seen) -> Numbers:
+def joint_pos_rel(seen: TermInput) -> Numbers:
     return [q - at_rest for q, at_rest in zip(seen.q, seen.default_q, strict=True)]
 
 
 @term(batch=lambda sight: sight.dq, mirror=BY_JOINT)
-def joint_vel(seen: Seen) -> Numbers:
+def joint_vel(seen: TermInput) -> Numbers:
     return seen.dq
 
 
 @term(batch=lambda sight: sight.action, mirror=BY_JOINT)
-def last_action(seen: Seen) -> Numbers:
+def last_action(seen: TermInput) -> Numbers:
     return seen.action
 
 
-def _clock(sight: Sight) -> Floats:
+def _clock(sight: BatchInput) -> Floats:
     angle = 2 * np.pi * sight.phase
     return np.stack([np.sin(angle), np.cos(angle)], 1)
 
 
-# A trot seen in the mirror is the same trot half a period later: both clock values change sign.
+# A mirrored trot is the same trot half a period later: both clock values change sign.
 @term(batch=_clock, mirror=(-1, -1))
 def gait_phase(
-    seen: Seen,
+    seen: TermInput,
     *,
     period: float,
     offsets: tuple[float, ...] = (0.0,),
@@ -195,9 +194,9 @@ def gait_phase(
     standing: tuple[float, ...] = (),
     part: str = "both",
 ) -> Numbers:
-    """The sines, then the cosines, of a clock of `period` seconds that starts at each offset
-    (in turns); `part` can be "sin" or "cos" alone. While the command's length is below
-    `zero_below` the values are `standing`, zeros unless given."""
+    """Sines, then cosines, of a clock with `period` seconds, one per offset (in cycles); `part` can
+    select "sin" or "cos" alone. While the command's norm is below `zero_below` the values are
+    `standing`, by default zeros."""
     if zero_below > 0.0 and math.hypot(*seen.command) < zero_below:
         return standing or (0.0,) * (len(offsets) * (2 if part == "both" else 1))
     angles = [2.0 * math.pi * ((seen.time_s / period + offset) % 1.0) for offset in offsets]

@@ -1,7 +1,7 @@
-"""What a process that can move a real robot asks of itself, however it was started.
+"""The checks of a process that can move a real robot, however it was started.
 
-A bring-up asks the same before it starts anything. Asked here again, neither a parameter file nor a
-node started by hand gets past clearance or the safety chain.
+A bring-up makes the same checks before it starts anything. Because they are repeated here, neither
+a parameter file nor a node started by hand gets past clearance or the safety chain.
 """
 
 from pathlib import Path
@@ -9,11 +9,11 @@ from pathlib import Path
 from sim2real_deploy.errors import Refusal
 
 LOOPBACK = "lo"
-TWIN = "twin"  # how a twin's participant calls itself on the robot's bus
+TWIN = "twin"  # the name of a twin's participant on the robot's bus
 
 
 def check_wire(interface: str, clock: str, supervised: bool = True) -> None:
-    """Off this machine there may be a robot: nothing there runs unwatched or on a twin's time."""
+    """Off this machine there may be a robot: nothing runs there unsupervised or on twin time."""
     if interface == LOOPBACK:
         return
     if not supervised:
@@ -63,7 +63,7 @@ def is_real(interface: str, real: bool) -> bool:
 
 
 def check_robot(interface: str, real: bool, name: str) -> None:
-    """Who says that it is a twin must have one at the other end: `name` is who sends the states."""
+    """If it is said to be a twin, the states must come from one: `name` is who sends them."""
     if interface != LOOPBACK and not real and name != TWIN:
         raise Refusal(
             f"the states on '{interface}' come from '{name or 'an unnamed program'}' and not from "

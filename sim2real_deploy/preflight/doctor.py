@@ -21,7 +21,7 @@ from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.runtime.realtime import FIFO_PRIORITY, WAKE_LATENCY
 from sim2real_deploy.runtime.world_clock import cores_may_vanish
 from sim2real_deploy.safety.inputs import Inputs
-from sim2real_deploy.safety.monitors_state import Posture
+from sim2real_deploy.safety.monitors_state import PostureMonitor
 from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.wire.channels import check_middleware
 from sim2real_deploy.wire.dds_link import DdsLink
@@ -50,7 +50,7 @@ class Health(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line: what was looked at, how it is, and what to do where it is not well."""
+    """One line: what was checked, its health, and a remedy."""
 
     name: str
     verdict: Health
@@ -239,7 +239,7 @@ def _link_quality(link: DdsLink, robot: RobotSpec) -> Finding:
 
 
 def _writers(link: DdsLink, robot: RobotSpec) -> Finding:
-    """By what is sent: the vendor keeps its writer open after its sport mode let go."""
+    """Judged by samples: the vendor keeps its writer open after sport mode was released."""
     reader = link.participant.reader(LOW_CMD, FAMILIES[robot.wire.family].command)
     time.sleep(HEAR_WRITERS_S)
     names = ", ".join(sorted({str(link.participant.who(s.writer)) for s in reader.take()}))
@@ -276,7 +276,7 @@ def _body(state: RobotState, robot: RobotSpec) -> Iterator[Finding]:
         text = f"{percent} %, {said.voltage:.1f} V"
         low, empty = -limits.warn_percent, -limits.stop_percent
         yield graded("battery", -percent, empty, low, text, "charge or change the battery")
-    reading = Posture().measure(Inputs(state=state), state.received_ns)["tilt_rad"]
+    reading = PostureMonitor().measure(Inputs(state=state), state.received_ns)["tilt_rad"]
     tilt = reading.value if reading else 0.0
     text = f"tilted by {np.degrees(tilt):.0f} degrees"
     yield graded("posture", tilt, LEVEL_RAD, LEVEL_RAD / 2, text, "set it level on its belly")

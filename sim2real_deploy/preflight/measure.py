@@ -1,8 +1,8 @@
-"""What only a real robot can tell: how long its boards hold a command that stopped coming, whether
-L2+B still acts on them, and how old a command is when its torque shows.
+"""Measures what only a real robot can tell: how long its boards hold the last command, whether L2+B
+still acts on them, and the delay from a command to its torque.
 
-It only listens. A person silences the stack by hand while the robot stands on its hoist; the
-answers are stored where control asks for them before it walks a robot above the lowest stage.
+It only listens. A person silences the stack by hand while the robot stands in its hoist. The
+results are stored where control requires them before a robot walks above the lowest stage.
 """
 
 import json
@@ -40,13 +40,13 @@ class Measured:
 
 @dataclass
 class Watched:
-    """What was on the wire, by this computer's clock in seconds."""
+    """What was on the wire, with times of this computer's clock in seconds."""
 
     states: list[tuple[float, RobotState]] = field(default_factory=list)
     commands: list[tuple[float, JointCommand]] = field(default_factory=list)
 
     def moved(self, since: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Times after `since`, and how far the joint that moved most is from where it was then."""
+        """Times after `since`, and the displacement of the joint that moved most since then."""
         at = [state for when, state in self.states if when <= since]
         after = [(when, state) for when, state in self.states if when > since]
         times = np.array([when for when, _ in after])
@@ -69,8 +69,8 @@ def watch(link: DdsLink, robot: RobotSpec, seconds: float) -> Watched:
 
 
 def timeout_s(seen: Watched) -> float | None:
-    """From the last command to limp legs; None when they held to the end. Refuses what shows
-    neither: a wire that never fell silent, or legs that held nothing."""
+    """Time from the last command to limp legs; None if they held to the end. Refuses a recording
+    that shows neither: the wire was never silent, or the legs held nothing."""
     if not seen.commands or not seen.states:
         raise Refusal("nothing was on the wire: start the stack, stand the robot on its hoist")
     last, held = seen.commands[-1]
@@ -83,7 +83,7 @@ def timeout_s(seen: Watched) -> float | None:
 
 
 def delay_ms(seen: Watched) -> float | None:
-    """How old the command is whose PD law best explains the torque that is measured."""
+    """The age of the command whose PD law best explains the measured torque."""
     if len(seen.commands) < 2 or len(seen.states) < 2:
         return None
     sent = np.array([when for when, _ in seen.commands])
@@ -124,7 +124,7 @@ def now() -> str:
 
 
 def check_measured(stage: str, runs: Path, robot: str) -> None:
-    """Above the lowest stage somebody has measured this kind of robot."""
+    """Above the lowest stage this kind of robot must have been measured."""
     if len(stages_up_to(stage)) == 1:
         return
     path = runs / FILE

@@ -13,7 +13,7 @@ from sim2real_deploy.wire import remote
 ESTOP_CHORD = frozenset({"L2", "B"})  # the vendor's own damping chord
 
 
-class Joints:
+class JointMonitor:
     """Range and motor modes count only while the robot is driven: lying folded, a robot rests
     against stops beyond its published range and must be able to stand up from there."""
 
@@ -71,7 +71,7 @@ class Joints:
         return Reading(self._rate(self._lost_sum, now_ns), self._losing)
 
 
-class Battery:
+class BatteryMonitor:
     MEASURES: ClassVar = frozenset({"battery_percent", "cell_imbalance_v", "voltage"})
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Battery:
         return self._readings
 
 
-class RemoteControl:
+class RemoteMonitor:
     """The estop chord, the dead-man button, and whether the remote is on.
 
     A remote that was never switched on counts as silent since the first state.

@@ -17,7 +17,7 @@ SUPPORTED = 4.9  # m/s^2: below this the accelerometer does not show which way i
 LONGEST_LOOK_S = 0.01  # a later cycle was itself delayed; the states it missed are queued
 
 
-class StateStream:
+class StateMonitor:
     """Whether rt/lowstate is alive, changing, on time, intact and from one robot.
 
     Silence counts only while this process runs: when the computer stalls for a moment, it is not
@@ -91,7 +91,7 @@ class StateStream:
         return None if window_s < 0.9 else got / (window_s * self._rate_hz)
 
 
-class Posture:
+class PostureMonitor:
     """Whether orientation and acceleration are plausible, and whether the robot is upright.
 
     If the robot `may_recover`, a fall no longer counts once it has lain damped for a while, nor

@@ -7,7 +7,7 @@ from sim2real_deploy.safety.chain import WALKING
 from sim2real_deploy.safety.inputs import Inputs, Rate, Reading, Readings
 
 
-class Control:
+class ControlMonitor:
     """Control's own report; empty while there is no control. `stage` is the supervisor's."""
 
     MEASURES: ClassVar = frozenset(
@@ -52,7 +52,7 @@ class Control:
         return readings
 
 
-class Surroundings:
+class SystemMonitor:
     MEASURES: ClassVar = frozenset(
         {
             *("strangers", "rivals", "sport_mode", "mode_silence_s", "recorder_silence_s"),

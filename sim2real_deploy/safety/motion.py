@@ -16,7 +16,7 @@ CARRIED_N = 40.0  # load on all feet; below it the robot hangs and leg odometry 
 HANGING_S = 0.1
 
 
-class Motion:
+class MotionMonitor:
     """Horizontal speed and turning rate; no reading while the robot hangs or is not driven."""
 
     MEASURES: ClassVar = frozenset({"speed", "turning_rate"})

@@ -14,12 +14,12 @@ from sim2real_deploy.safety.chain import Stop, Verdict
 from sim2real_deploy.safety.envelope import CommandEnvelope
 from sim2real_deploy.safety.events import Event, Reaction
 from sim2real_deploy.safety.inputs import Inputs, Monitor, Reading, Readings
-from sim2real_deploy.safety.monitors_body import Battery, Joints, RemoteControl
-from sim2real_deploy.safety.monitors_state import Posture, StateStream
-from sim2real_deploy.safety.monitors_system import Control, Surroundings
-from sim2real_deploy.safety.motion import Motion
+from sim2real_deploy.safety.monitors_body import BatteryMonitor, JointMonitor, RemoteMonitor
+from sim2real_deploy.safety.monitors_state import PostureMonitor, StateMonitor
+from sim2real_deploy.safety.monitors_system import ControlMonitor, SystemMonitor
+from sim2real_deploy.safety.motion import MotionMonitor
 from sim2real_deploy.safety.obedience import Obedience
-from sim2real_deploy.safety.thermal import Heat, torque_fraction
+from sim2real_deploy.safety.thermal import HeatMonitor, torque_fraction
 from sim2real_deploy.safety.watch import Watch
 
 TAKE_OVER = ("control_gone", "control_idle_gone", "control_disobeys")
@@ -74,16 +74,16 @@ class Supervisor:
         self._sit = self.watches["motor_too_hot"].event.threshold
         self._obedience = Obedience()
         self._monitors: tuple[Monitor, ...] = (
-            StateStream(robot),
-            Posture(may_recover),
-            Motion(robot),
-            Joints(robot),
-            Heat(robot, self._sit),
-            Battery(),
-            RemoteControl(dead_man),
-            Control(stage),
+            StateMonitor(robot),
+            PostureMonitor(may_recover),
+            MotionMonitor(robot),
+            JointMonitor(robot),
+            HeatMonitor(robot, self._sit),
+            BatteryMonitor(),
+            RemoteMonitor(dead_man),
+            ControlMonitor(stage),
             CommandEnvelope(robot),
-            Surroundings(),
+            SystemMonitor(),
         )
         self._refuse_unfed_events()
 

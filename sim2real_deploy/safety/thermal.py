@@ -71,7 +71,7 @@ def _time_to(limit: float, temperature: float, start: float, slope: float) -> fl
     return math.log(then / now) / slope
 
 
-class Heat:
+class HeatMonitor:
     """The hottest motor, and the one that will be too hot first."""
 
     MEASURES: ClassVar = frozenset({"motor_temperature", "motor_time_left_s"})

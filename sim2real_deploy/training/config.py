@@ -151,7 +151,7 @@ class Terrain(Strict):
         return self
 
 
-class Network(Strict):
+class NetworkConfig(Strict):
     hidden: tuple[int, ...] = Field(min_length=1)
     feeling: tuple[int, ...] = Field(min_length=1)  # hidden layers of the estimator
     critic: tuple[int, ...] = ()  # hidden layers of the critic, else those of the actor
@@ -217,7 +217,7 @@ class TrainingConfig(Strict):
     fall: Fall
     randomisation: Randomisation
     terrain: Terrain
-    network: Network
+    network: NetworkConfig
     ppo: Ppo
     polish: Polish
     judging: Judging | None = None

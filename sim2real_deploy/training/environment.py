@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim2real_deploy.policy.terms import Sight
+from sim2real_deploy.policy.terms import BatchInput
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.geometry import heading
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.curriculum import TerrainCurriculum
 from sim2real_deploy.training.ground import SCAN
 from sim2real_deploy.training.observation import Observer
-from sim2real_deploy.training.physics import Array64, Physics
+from sim2real_deploy.training.physics import Array64, BatchPhysics
 from sim2real_deploy.training.randomisation import AdaptiveWidth
 from sim2real_deploy.training.rewards import REWARDS, Array, Flags, Snapshot
 from sim2real_deploy.training.symmetry import joint_mirror
@@ -65,7 +65,7 @@ class Environment:
     def __init__(self, config: TrainingConfig, robot: RobotSpec, count: int, seed: int):
         self.config, self.robot, self.count = config, robot, count
         self.rng = np.random.default_rng(seed)
-        self.physics = Physics(config, robot, count, seed)
+        self.physics = BatchPhysics(config, robot, count, seed)
         self.drawn = self.physics.drawn
         self.width = AdaptiveWidth(config.randomisation.width, config.randomisation.width.start)
         self.terrain = TerrainCurriculum(config.terrain, count)
@@ -147,7 +147,7 @@ class Environment:
 
     def observe(self) -> tuple[Array, Array]:
         """The actor's input, with noise, and the critic's: noise-free, MISSED first, with more."""
-        sight = Sight(
+        sight = BatchInput(
             turning=self.physics.turning.astype(np.float32),
             gravity=self._gravity(),
             command=self.command,

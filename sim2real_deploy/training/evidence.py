@@ -17,7 +17,7 @@ from sim2real_deploy.policy.contract import Range
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.nominal import nominal_of
-from sim2real_deploy.twin.files import Finding, TwinFile
+from sim2real_deploy.twin.files import IdentifiedFigure, TwinFile
 
 IDENTIFIED = "identified"
 LEAST_VALUE = 1e-6  # a relative width needs something to relate to
@@ -54,7 +54,7 @@ FLOOR_MARGIN = 0.8  # of a friction on which it slipped: the next floor may be w
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RangeEvidence:
     """One range, and why it is what it is."""
 
     name: str
@@ -68,7 +68,7 @@ def ranges_from(
     twin: TwinFile,
     others: Sequence[TwinFile] = (),
     gaps: Sequence[Mapping[str, Any]] = (),
-) -> list[Line]:
+) -> list[RangeEvidence]:
     """A line for every range of the config. `others` are twins of the same robot identified from
     single bags; `gaps` are results of `sim2real gap` ("runs" of its JSON)."""
     if twin.identified is None:
@@ -91,11 +91,11 @@ def ranges_from(
         elif name == "friction":
             lines.append(_floor(before, gaps))
         else:
-            lines.append(Line(name, before, before, "no bag shows it: kept"))
+            lines.append(RangeEvidence(name, before, before, "no bag shows it: kept"))
     return lines
 
 
-def _by_rule(name: str, before: Range, twin: TwinFile, others: Sequence[TwinFile]) -> Line:
+def _by_rule(name: str, before: Range, twin: TwinFile, others: Sequence[TwinFile]) -> RangeEvidence:
     rule = RULES[name]
     assert twin.identified is not None
     findings = twin.identified.findings.get(rule.figure, {})
@@ -106,7 +106,7 @@ def _by_rule(name: str, before: Range, twin: TwinFile, others: Sequence[TwinFile
         who = f" ({', '.join(unknown)})" if unknown and len(unknown) < len(findings) else ""
         hint = next((findings[joint].hint for joint in unknown if findings[joint].hint), "")
         reason = f"{rule.figure} was not excited{who}: kept" + (f"; {hint}" if hint else "")
-        return Line(name, before, before, reason)
+        return RangeEvidence(name, before, before, reason)
     known = {joint: f for joint, f in findings.items() if f.verdict == IDENTIFIED}
     interval, who = _widest(known, rule.relative)
     spread = _spread(rule, known, others)
@@ -121,10 +121,12 @@ def _by_rule(name: str, before: Range, twin: TwinFile, others: Sequence[TwinFile
     else:
         reason = f"the 95 % interval of {who} is {interval:.2g} wide to a side"
     unit = "times the twin's, joint by joint" if rule.relative else "beside the twin's"
-    return Line(name, _rounded(low, high), before, f"{rule.figure} identified ({unit}); {reason}")
+    return RangeEvidence(
+        name, _rounded(low, high), before, f"{rule.figure} identified ({unit}); {reason}"
+    )
 
 
-def _widest(findings: Mapping[str, Finding], relative: bool) -> tuple[float, str]:
+def _widest(findings: Mapping[str, IdentifiedFigure], relative: bool) -> tuple[float, str]:
     """The largest half width of an interval, and whose it is."""
     widths = {}
     for joint, finding in findings.items():
@@ -137,7 +139,7 @@ def _widest(findings: Mapping[str, Finding], relative: bool) -> tuple[float, str
     return widths[joint], joint
 
 
-def _spread(rule: Rule, known: Mapping[str, Finding], others: Sequence[TwinFile]) -> float:
+def _spread(rule: Rule, known: Mapping[str, IdentifiedFigure], others: Sequence[TwinFile]) -> float:
     """How far single bags lie from the twin of all of them, at most."""
     found = [0.0]
     for other in others:
@@ -151,13 +153,15 @@ def _spread(rule: Rule, known: Mapping[str, Finding], others: Sequence[TwinFile]
     return max(found)
 
 
-def _delay(before: Range, robot: RobotSpec, twin: TwinFile, others: Sequence[TwinFile]) -> Line:
+def _delay(
+    before: Range, robot: RobotSpec, twin: TwinFile, others: Sequence[TwinFile]
+) -> RangeEvidence:
     """Absolute, unlike the others: from the policy's target to its torque."""
     assert twin.identified is not None
     findings = twin.identified.findings.get("motors.delay", {})
     known = {joint: f for joint, f in findings.items() if f.verdict == IDENTIFIED}
     if not known:
-        return Line("delay", before, before, "motors.delay was not excited: kept")
+        return RangeEvidence("delay", before, before, "motors.delay was not excited: kept")
     centre = nominal_of(twin.twin, robot).delay
     interval, who = _widest(known, relative=False)
     spread = max((abs(nominal_of(o.twin, robot).delay - centre) for o in others), default=0.0)
@@ -167,10 +171,10 @@ def _delay(before: Range, robot: RobotSpec, twin: TwinFile, others: Sequence[Twi
         f"of {who} {1e3 * interval:.1f} ms, bags differ by {1e3 * spread:.1f} ms, floor "
         f"{1e3 * DELAY_FLOOR:g} ms"
     )
-    return Line("delay", _rounded(max(centre - half, 0.0), centre + half), before, reason)
+    return RangeEvidence("delay", _rounded(max(centre - half, 0.0), centre + half), before, reason)
 
 
-def _floor(before: Range, gaps: Sequence[Mapping[str, Any]]) -> Line:
+def _floor(before: Range, gaps: Sequence[Mapping[str, Any]]) -> RangeEvidence:
     """Only a walk that slipped says what its floor was."""
     slippery = [
         cause["size"]
@@ -179,23 +183,27 @@ def _floor(before: Range, gaps: Sequence[Mapping[str, Any]]) -> Line:
         if cause["name"] == "slippery floor"
     ]
     if not slippery:
-        return Line("friction", before, before, "feet did not slip, so nothing is known: kept")
+        return RangeEvidence(
+            "friction", before, before, "feet did not slip, so nothing is known: kept"
+        )
     least = FLOOR_MARGIN * min(slippery)
     reason = f"feet slipped as on {min(slippery):.2f}: the range reaches below it"
-    return Line("friction", _rounded(min(before[0], least), before[1]), before, reason)
+    return RangeEvidence("friction", _rounded(min(before[0], least), before[1]), before, reason)
 
 
 def _rounded(low: float, high: float) -> Range:
     return float(np.round(low, 5)), float(np.round(high, 5))
 
 
-def with_ranges(config: TrainingConfig, twin: str, lines: Sequence[Line]) -> TrainingConfig:
+def with_ranges(
+    config: TrainingConfig, twin: str, lines: Sequence[RangeEvidence]
+) -> TrainingConfig:
     """The config round another twin, with these ranges."""
     ranges = config.randomisation.model_copy(update={line.name: line.range for line in lines})
     return config.model_copy(update={"twin": twin, "randomisation": ranges})
 
 
-def as_yaml(config: TrainingConfig, lines: Sequence[Line], about: str) -> str:
+def as_yaml(config: TrainingConfig, lines: Sequence[RangeEvidence], about: str) -> str:
     """The whole config as a file, every range with its reason."""
     import yaml
 

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.policy.terms import TERMS, Batch, Sight
+from sim2real_deploy.policy.terms import TERMS, Batch, BatchInput
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.rewards import Array, Flags
@@ -20,7 +20,7 @@ class Observer:
         scales: list[Array] = []
         noise: list[Array] = []
         vector, row = np.zeros((1, 3), np.float32), np.zeros((1, joints), np.float32)
-        nothing = Sight(vector, vector, vector, row, row, row, np.zeros(1, np.float32))
+        nothing = BatchInput(vector, vector, vector, row, row, row, np.zeros(1, np.float32))
         self._windows: list[Array] = []  # environments x history x values, newest last
         for term in config.observation:
             batch = TERMS[term.name].batch if term.name in TERMS else None
@@ -51,7 +51,7 @@ class Observer:
         scale = np.split(self._scale, self._ends)[index]
         return np.arange(end - len(scale), end), scale
 
-    def values(self, sight: Sight) -> Array:
+    def values(self, sight: BatchInput) -> Array:
         raw = np.concatenate([term(sight) for term in self._terms], 1, dtype=np.float32)
         return raw * self._scale
 

@@ -30,7 +30,7 @@ SENSORS = {"touch": 1, "position": 3, "velocity": 3, "knee": 3}  # of each leg: 
 FREE_Q, FREE_V = 7, 6  # coordinates of a free trunk
 
 
-class Physics:
+class BatchPhysics:
     def __init__(self, config: TrainingConfig, robot: RobotSpec, count: int, seed: int):
         self._control = config.control
         tiles = make_tiles(config.terrain, seed)

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sim2real_deploy.training.config import Network, Ppo
+from sim2real_deploy.training.config import NetworkConfig, Ppo
 
 LOG_2PI = 1.8378770664093453
 Mirror = Callable[[Tensor], Tensor]
@@ -45,7 +45,7 @@ class Actor(nn.Module):
     error shifts the command that the second network sees: that closes the loop on speed.
     """
 
-    def __init__(self, observations: int, actions: int, network: Network, felt: Felt):
+    def __init__(self, observations: int, actions: int, network: NetworkConfig, felt: Felt):
         super().__init__()
         count = len(felt.steering)
         self._felt = felt  # from the config: not learnt, not in checkpoints
@@ -132,7 +132,7 @@ class Learner:
         observations: int,
         privileged: int,
         actions: int,
-        network: Network,
+        network: NetworkConfig,
         ppo: Ppo,
         felt: Felt,
         mirror_observation: Mirror | None = None,

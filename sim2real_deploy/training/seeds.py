@@ -13,7 +13,7 @@ LAST = 20  # iterations whose mean stands for the end of a run
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SeedOutcome:
     """How one run ended."""
 
     folder: Path
@@ -26,17 +26,17 @@ class Outcome:
     error: float  # m/s
 
 
-def compare(folders: Iterable[Path]) -> list[Outcome]:
+def compare(folders: Iterable[Path]) -> list[SeedOutcome]:
     """The best first, by the gate and then by reward."""
     outcomes = [_outcome(folder) for folder in folders]
     return sorted(outcomes, key=lambda one: (one.score or 0.0, one.reward), reverse=True)
 
 
-def _outcome(folder: Path) -> Outcome:
+def _outcome(folder: Path) -> SeedOutcome:
     seed = load_checkpoint(folder / CHECKPOINT)["seed"]
     log = read_log(folder)
     best = best_of(read_judgements(folder))
-    return Outcome(
+    return SeedOutcome(
         folder=folder,
         seed=seed,
         steps=log[-1]["steps"],

@@ -1,9 +1,9 @@
-"""What the identified motor leaves over, as a network learnt it: a torque, and dry friction.
+"""A learned residual of the identified motor model: extra torque and dry friction.
 
-One network for each kind of joint (hip, thigh, calf). It sees the PD torque and the speed of its
-joint now and a little earlier, in seconds and not in rows: neither the rate nor the gains are an
-input. What it gives is bounded, and fades to nothing outside the data it was fitted to. Extra
-friction goes through the physics engine's own dry friction, which is stable at standstill.
+One network per kind of joint (hip, thigh, calf). Its inputs are the joint's PD torque and velocity
+now and at fixed earlier times (s), so it depends neither on the rate nor on the gains. Its outputs
+are bounded and fade to zero outside the training data. Extra friction uses the physics engine's own
+dry friction, which is stable at standstill.
 """
 
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class ActuatorWeights:
-    """Of all kinds of joints, which are the first axis. Inputs are centred by `mean`; their scale
-    is within `w0` and `spread`, that of the outputs within `w2`."""
+    """Weights of all networks; the first axis is the kind of joint. Inputs are centred by `mean`;
+    `w0` and `spread` include the inputs' scale, `w2` that of the outputs."""
 
     inputs: str  # one of FORMATS
-    ages: tuple[float, ...]  # s before now, the newest first
+    ages: tuple[float, ...]  # s before now, newest first
     kind: npt.NDArray[np.int64]  # of each joint
-    on: Vector  # joints x outputs: 1 where held-out data says that it helps, else 0
+    on: Vector  # joints x outputs: 1 where it helps on held-out data, else 0
     bound: Vector  # kinds x outputs, Nm
     reach: Vector  # kinds
     w0: npt.NDArray[np.float32]
@@ -51,7 +51,7 @@ class ActuatorWeights:
         return np.rint(np.array(self.ages) / period).astype(np.int64)
 
     def packed(self) -> npt.NDArray[np.float32]:
-        """All that the kernel needs of each kind, in one row: an array costs time to hand over."""
+        """The kernel's parameters, one row per kind: passing many arrays would cost time."""
         rows = []
         for k in range(len(self.reach)):
             parts = [getattr(self, name)[k] for name in ("w0", "b0", "w1", "b1")]
@@ -65,7 +65,7 @@ class ActuatorWeights:
         return Stored(arrays, card | {"inputs": self.inputs})
 
     def batch(self, kind: int, inputs: Vector) -> Vector:
-        """Outputs for rows of inputs to one kind's network, faded and bounded: rows x outputs."""
+        """Outputs of one kind's network for rows of inputs, faded and bounded: rows x outputs."""
         values = (inputs - self.mean[kind]).astype(np.float32)
         hidden = _softsign(values @ self.w0[kind] + self.b0[kind])
         hidden = _softsign(hidden @ self.w1[kind] + self.b1[kind])
@@ -85,26 +85,26 @@ def load_actuator(named: NetworkFile, robot: RobotSpec) -> ActuatorWeights:
 
 
 def kinds_of(robot: RobotSpec) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
-    """Joints that differ in their leg alone are of one kind: FR_calf_joint, RL_calf_joint ..."""
+    """Joints that differ only in their leg are of one kind: FR_calf_joint, RL_calf_joint ..."""
     names = [name.partition("_")[2] for name in robot.joint_names]
     kinds = tuple(dict.fromkeys(names))
     return kinds, np.array([kinds.index(name) for name in names], np.int64)
 
 
 class ActuatorNet:
-    """Of some robots at once (one, in a twin): their memory of the last periods, and what the
-    network gives each of them in this one."""
+    """The networks at work for several robots at once (one, in a twin), with the history of each
+    and its present outputs."""
 
     def __init__(self, weights: ActuatorWeights, period: float, robots: int = 1) -> None:
         joints = len(weights.kind)
         self._rows = weights.rows(period)
         self._kind = weights.kind
         self._packed = weights.packed()
-        self._most = weights.on * weights.bound[weights.kind]  # nothing where it is not on
+        self._most = weights.on * weights.bound[weights.kind]  # zero where it is not on
         channels = len(FORMATS[weights.inputs])
         self._ring = np.zeros((robots, int(self._rows.max()) + 1, channels, joints))
         self._newest = 0
-        self._fresh = np.ones(robots, np.bool_)  # nothing seen yet
+        self._fresh = np.ones(robots, np.bool_)  # history is empty
         widest = max(weights.b1.shape[1], self._rows.size * channels)
         self._space = np.zeros((3, widest), np.float32)
         self._hidden = weights.b1.shape[1]
@@ -112,13 +112,14 @@ class ActuatorNet:
         self.torque, self.friction = self.given[:, TORQUE], self.given[:, FRICTION]
 
     def forget(self, robot: int) -> None:
-        """It was put somewhere else."""
+        """Clear a robot's history, after it was reset."""
         self._fresh[robot] = True
 
     def update(
         self, told: Array, gains: Array, feed_forward: Array, q: Array, dq: Array, bounds: Array
     ) -> None:
-        """Once in a period, robots first. `told` and `gains` are what the motors follow in it."""
+        """Call once per period; the first axis is the robot. `told` and `gains` are the motors'
+        targets and gains in this period."""
         self._newest = (self._newest + 1) % self._ring.shape[1]
         _update(
             told,
@@ -162,7 +163,7 @@ def _update(
     for r in range(fresh.size):
         now = ring[r, newest]
         _see(told[r], gains[r], feed_forward[r], q[r], dq[r], bounds[r], now)
-        if fresh[r]:  # as if its joints had been like this before
+        if fresh[r]:  # fill the history with the present
             ring[r, :] = now
             fresh[r] = False
         _infer(ring[r], newest, rows, kind, packed, hidden, most, space, given[r])
@@ -172,7 +173,7 @@ def _update(
 def _see(
     told: Array, gains: Array, feed_forward: Array, q: Array, dq: Array, bounds: Array, to: Array
 ) -> None:
-    """This period's inputs: two channels are PD torque and speed, three are the history's."""
+    """Write this period's channels: PD torque and velocity; or error, velocity and target."""
     for j in range(q.size):
         error = told[j, 0] - q[j]
         if to.shape[0] == 2:
@@ -195,7 +196,7 @@ def _infer(
     space: Array,
     given: Array,
 ) -> None:
-    """One robot's joints, each by its kind's network; `packed` as `ActuatorWeights.packed`."""
+    """Run one robot's joints through their networks; `packed` is `ActuatorWeights.packed`."""
     channels = ring.shape[1]
     size = rows.size * channels
     inputs, first, second = space[0, :size], space[1, :hidden], space[2, :hidden]

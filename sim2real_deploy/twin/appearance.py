@@ -1,4 +1,4 @@
-"""What the robot looks like and where its links are: the twin's own model for whoever draws it."""
+"""Shapes and poses of the robot's links, for drawing it, from the twin's own model."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -24,8 +24,8 @@ _KINDS: dict[int, Kind] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A primitive of a link, with `size` as MuJoCo has it: half lengths, radii first."""
+class Primitive:
+    """A primitive shape of a link; `size` as in MuJoCo: half lengths, radii first."""
 
     kind: Kind
     size: Array
@@ -36,12 +36,12 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class BodyLook:
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[Primitive, ...]
     joint: int  # that moves it, in SDK order; -1 for none
 
 
 class Appearance:
-    """`pose` puts the links where the joints say; positions and attitudes are by link."""
+    """`pose` moves the links to joint positions; positions and attitudes are by link."""
 
     def __init__(self, robot: RobotSpec) -> None:
         self._robot = robot
@@ -78,7 +78,7 @@ class Appearance:
         parts = tuple(self._part(int(geom)) for geom in geoms)
         return BodyLook(model.body(body).name, parts, moved[0] if moved else -1)
 
-    def _part(self, geom: int) -> Part:
+    def _part(self, geom: int) -> Primitive:
         model = self._model
         material = model.geom_matid[geom]
         rgba = model.mat_rgba[material] if material >= 0 else model.geom_rgba[geom]
@@ -92,4 +92,4 @@ class Appearance:
         )
         if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_SPHERE:
             size[:] = size[0]
-        return Part(kind, size, place, (red, green, blue))
+        return Primitive(kind, size, place, (red, green, blue))

@@ -1,4 +1,4 @@
-"""The battery: charge that is used up, voltage that sags under load."""
+"""The battery: charge drains, voltage sags under load."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +8,7 @@ from sim2real_deploy.twin.config import Power
 
 
 class BatteryModel:
-    """A pack with a straight line from full to empty and one inner resistance."""
+    """A pack with linear voltage from full to empty and one internal resistance."""
 
     def __init__(self, robot: RobotSpec, power: Power) -> None:
         self._facts = robot.battery
@@ -21,7 +21,7 @@ class BatteryModel:
     def draw(
         self, torque: npt.NDArray[np.float64], dq: npt.NDArray[np.float64], seconds: float
     ) -> None:
-        """Feed the motors for a while; what they brake is taken back."""
+        """Supply the motors for a time; braking recharges."""
         watts = float(torque @ dq + self._power.copper * (torque @ torque))
         self.current = self._power.idle + watts / self.voltage
         self.charge -= self.current * seconds / (3600 * self._power.capacity)
@@ -34,7 +34,7 @@ class BatteryModel:
 
     @property
     def supply(self) -> float:
-        """Voltage as a fraction of the full pack's."""
+        """Voltage as a fraction of a full pack's."""
         return self.voltage / self._facts.full_v
 
     @property

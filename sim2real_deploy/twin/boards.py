@@ -1,4 +1,4 @@
-"""The motor boards' side of rt/lowcmd: accept, refuse and count, time out to damping."""
+"""The motor boards' side of rt/lowcmd: accept or reject commands, damp after a timeout."""
 
 from dataclasses import dataclass
 from operator import itemgetter
@@ -11,16 +11,16 @@ from sim2real_deploy.twin.motors import MotorCommand
 from sim2real_deploy.wire.decoders import CommandDecoder, Flaw
 from sim2real_deploy.wire.messages import FAMILIES
 
-MAX_KP = 1000.0  # Nm/rad; beyond these a command is a mistake, not a stiff robot
+MAX_KP = 1000.0  # Nm/rad; larger gains must be a mistake
 MAX_KD = 100.0  # Nms/rad
 _MOST = np.array([[MAX_KP], [MAX_KD]], np.float32)
-_PD = ("q", "dq", "tau", "kp", "kd")  # side by side in a sample, and the rows of a MotorCommand
-STOP_VALUE = 1e4  # the vendor's "no position" and "no velocity" lie above, targets far below
+_PD = ("q", "dq", "tau", "kp", "kd")  # adjacent in a sample, and the rows of a MotorCommand
+STOP_VALUE = 1e4  # the vendor's "no position" and "no velocity" are above, targets far below
 
 
 @dataclass(slots=True)
 class CommandCounters:
-    """What became of every command that reached the boards."""
+    """How many commands had each outcome."""
 
     accepted: int = 0
     bad_crc: int = 0
@@ -35,9 +35,9 @@ class CommandCounters:
 
 
 class Boards:
-    """Holds the last accepted command; one that is flawed changes nothing but a counter.
+    """Holds the last accepted command; a bad one only increments a counter.
 
-    Motors of a `strength` other than one make as much more or less of gains and torques.
+    `strength` scales each motor's gains and torque.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class Boards:
         self.command = MotorCommand(joints)
         self.command.damp(self._damping)
         self.counters = CommandCounters()
-        self.alive = False  # a good command within the timeout
+        self.alive = False  # a good command came within the timeout
         self._accepted_ns = 0
         self._targets = self.command.targets.reshape(-1)
         self._ones = np.ones(2 * joints)
-        self._known = b""  # the sample in force: control repeats it until the policy's next step
+        self._known = b""  # the sample in force; control repeats it until the next policy step
         self._strength = np.full((3, joints), strength)
 
     def receive(self, sample: bytes, now_ns: int) -> bool:
-        """Take a command over, or count why not."""
+        """Accept a command, or count why not."""
         if sample != self._known:
             if not self._take_over(sample):
                 return False
@@ -86,7 +86,7 @@ class Boards:
         command = self.command
         command.block[:], command.anew = asked, True
         np.multiply(command.efforts, self._strength, command.efforts)
-        # Targets are small numbers; their sum is large only where a stop value is among them.
+        # Targets are small; their sum is large only if a stop value is among them.
         if self._targets.dot(self._ones) > STOP_VALUE:
             command.gains[command.targets > STOP_VALUE] = 0.0
         modes = self._modes(sample)
@@ -95,12 +95,12 @@ class Boards:
         return True
 
     def weaken(self, strength: npt.NDArray[np.float64]) -> None:
-        """Motors of another strength, from the next command on."""
+        """Change the motors' strength from the next command on."""
         self._strength[:] = strength
         self._known = b""
 
     def watch(self, now_ns: int) -> None:
-        """Damp when commands have been silent for too long; with no timeout the last one holds."""
+        """Damp if no command has come within the timeout; a timeout of 0 keeps the last one."""
         if self._timeout_ns and self.alive and now_ns - self._accepted_ns > self._timeout_ns:
             self.alive = False
             self.counters.timeouts += 1

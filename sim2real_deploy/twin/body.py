@@ -1,4 +1,4 @@
-"""The body of one particular robot: how its trunk and joints differ from the model's."""
+"""One particular robot's body: how its trunk and joints differ from the model's."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def shape_body(model: Any, robot: RobotSpec, made_of: Imperfections) -> None:
 
 
 def shape_trunk(model: Any, trunk: Trunk) -> None:
-    """Mass, centre of mass and inertia as they differ from the model's."""
+    """Apply the trunk's differences in mass, centre of mass and inertia."""
     base = model.body(BASE).id
     model.body_mass[base] += trunk.mass
     model.body_ipos[base] += trunk.com

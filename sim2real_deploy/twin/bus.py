@@ -1,4 +1,4 @@
-"""What a message meets on its way: delay, jitter, loss, duplication. Time is an argument."""
+"""A message bus with delay, jitter, loss and duplication. Time is an argument."""
 
 from collections import deque
 
@@ -10,7 +10,7 @@ _FATES = 256
 
 
 class MessageBus:
-    """Messages go in, and come out late, twice, or never, in the order they went in."""
+    """Messages come out late, twice, or never, in the order in which they went in."""
 
     def __init__(self, bus: Bus, rng: np.random.Generator) -> None:
         self._bus = bus
@@ -32,7 +32,7 @@ class MessageBus:
             under_way.append((due, message))
 
     def arrived(self, now_ns: int) -> list[bytes]:
-        """Every message that has come through since the last call."""
+        """Every message that has arrived since the last call."""
         under_way, messages = self._under_way, []
         while under_way and under_way[0][0] <= now_ns:
             messages.append(under_way.popleft()[1])

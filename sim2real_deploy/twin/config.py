@@ -1,7 +1,7 @@
 """What a twin is made of: motors, sensors, trunk, power, buses.
 
-The defaults here are the perfect robot, so the twin `ideal` says nothing and every other one says
-exactly in what it differs. The figures of real robots lie in config/twins (`twin/files.py`).
+The defaults describe a perfect robot, so the twin `ideal` is empty and any other lists only its
+differences. The figures of real robots are in config/twins (`twin/files.py`).
 """
 
 from typing import Annotated
@@ -16,7 +16,7 @@ from sim2real_deploy.twin.per_joint import PerJoint, per_joint, times, within
 
 
 class Heat(Strict):
-    """A winding as one thermal mass: heated by torque squared, cooled towards the air."""
+    """A winding as one thermal mass: heated by torque squared, cooling to ambient."""
 
     ambient: float = Field(default=25.0, ge=-20, le=60)  # degrees C
     start: float = Field(default=25.0, ge=-20, le=150)  # degrees C, when the twin starts
@@ -33,9 +33,9 @@ class Heat(Strict):
 
 
 class Motors(Strict):
-    """Where a value is `PerJoint` it is one for all joints, or one for each."""
+    """A `PerJoint` value is one number for all joints, or one for each."""
 
-    strength: Annotated[PerJoint, within(0.01, 1.5)] = 1.0  # delivered torque by commanded torque
+    strength: Annotated[PerJoint, within(0.01, 1.5)] = 1.0  # delivered over commanded torque
     weak: dict[str, float] = Field(default_factory=dict)  # by joint: a share of that strength
     delay: Annotated[PerJoint, within(0.0, 0.1)] = 0.0  # s, from a board's receipt of a command
     lag: Annotated[PerJoint, within(0.0, 0.2)] = 0.0  # s, first-order, from command to torque
@@ -45,7 +45,7 @@ class Motors(Strict):
     armature: Annotated[PerJoint, within(0.0, 1.0)] | None = None
     damping: Annotated[PerJoint, within(0.0, 10.0)] | None = None
     friction: Annotated[PerJoint, within(0.0, 5.0)] = 0.0  # Nm, dry
-    stribeck: Annotated[PerJoint, within(0.0, 5.0)] = 0.0  # Nm, dry friction at rest beyond that
+    stribeck: Annotated[PerJoint, within(0.0, 5.0)] = 0.0  # Nm, additional dry friction at rest
     stribeck_speed: float = Field(default=0.1, gt=0)  # rad/s over which it fades
     backlash: Annotated[PerJoint, within(0.0, 0.2)] = 0.0  # rad, full play of the gear
     heat: Heat = Heat()
@@ -59,31 +59,31 @@ class Motors(Strict):
         return self
 
     def strengths(self, robot: RobotSpec) -> npt.NDArray[np.float64]:
-        """Of each joint."""
+        """The strength of each joint."""
         shares = per_joint(self.weak, robot, "motors.weak", otherwise=1.0)
         return per_joint(self.strength, robot, "motors.strength") * shares
 
     def scaled(self, strength: float, friction: float) -> "Motors":
-        """The same motors weaker or stronger (at most as their data sheet says), and stiffer."""
+        """The same motors with strength (up to the data sheet's) and dry friction scaled."""
         changed = {"strength": times(self.strength, strength, most=1.0)}
         return self.model_copy(update=changed | {"friction": times(self.friction, friction)})
 
 
 class Encoders(Strict):
-    """White noise of each reading, one standard deviation; and what is wrong with it for good."""
+    """White noise of each reading, one standard deviation; and its systematic errors."""
 
     position: float = Field(default=0.0, ge=0)  # rad
     velocity: float = Field(default=0.0, ge=0)  # rad/s
     torque: float = Field(default=0.0, ge=0)  # Nm
-    offset: Annotated[PerJoint, within(-0.5, 0.5)] = 0.0  # rad, read beyond where the joint is
-    speed_gain: Annotated[PerJoint, within(0.5, 2.0)] = 1.0  # velocity read by velocity
-    torque_gain: Annotated[PerJoint, within(0.1, 3.0)] = 1.0  # reported by delivered
+    offset: Annotated[PerJoint, within(-0.5, 0.5)] = 0.0  # rad, reading minus true position
+    speed_gain: Annotated[PerJoint, within(0.5, 2.0)] = 1.0  # reading over true velocity
+    torque_gain: Annotated[PerJoint, within(0.1, 3.0)] = 1.0  # reported over delivered torque
 
 
 class Trunk(Strict):
-    """How the trunk differs from that of the robot's model."""
+    """How the trunk differs from the model's."""
 
-    mass: float = Field(default=0.0, ge=-20, le=50)  # kg more
+    mass: float = Field(default=0.0, ge=-20, le=50)  # kg, added
     com: tuple[float, float, float] = (0.0, 0.0, 0.0)  # m, shift of the centre of mass
     inertia: float = Field(default=1.0, gt=0, le=10)  # times the model's
 
@@ -91,12 +91,12 @@ class Trunk(Strict):
 class Imu(Strict):
     gyro: float = Field(default=0.0, ge=0)  # rad/s, white noise, one standard deviation
     accelerometer: float = Field(default=0.0, ge=0)  # m/s^2, likewise
-    gyro_bias: float = Field(default=0.0, ge=0)  # rad/s, spread of the bias at the start
-    gyro_drift: float = Field(default=0.0, ge=0)  # rad/s per root second: the bias's random walk
+    gyro_bias: float = Field(default=0.0, ge=0)  # rad/s, standard deviation of the initial bias
+    gyro_drift: float = Field(default=0.0, ge=0)  # rad/s per root second: random walk of the bias
 
 
 class Power(Strict):
-    resistance: float = Field(default=0.0, ge=0, le=5)  # Ohm: the pack's voltage sag by current
+    resistance: float = Field(default=0.0, ge=0, le=5)  # Ohm: voltage sag per ampere
     capacity: float = Field(default=8.0, gt=0)  # Ah
     charge: float = Field(default=1.0, gt=0, le=1)  # of the pack, when the twin starts
     idle: float = Field(default=1.2, ge=0)  # A, what the electronics draw
@@ -104,10 +104,10 @@ class Power(Strict):
 
 
 class Bus(Strict):
-    """What happens to messages on the way. Steps of the twin are the finest grain of time."""
+    """What happens to messages on the way; resolved to whole wire periods of the twin."""
 
     delay: float = Field(default=0.0, ge=0, le=1)  # s
-    jitter: float = Field(default=0.0, ge=0, le=1)  # s, added evenly from 0 to this
+    jitter: float = Field(default=0.0, ge=0, le=1)  # s, added, uniform from 0 to this
     loss: float = Field(default=0.0, ge=0, lt=1)  # probability of never arriving
     duplication: float = Field(default=0.0, ge=0, lt=1)  # probability of arriving twice
 
@@ -116,14 +116,14 @@ class Bus(Strict):
 
 
 class NetworkFile(Strict):
-    """A learnt network that belongs to a twin (`sim2real learn`, `twin/networks.py`)."""
+    """A learned network that belongs to a twin (`sim2real learn`, `twin/networks.py`)."""
 
     file: str  # beside the twin's own file
     digest: str
 
 
 class Learned(Strict):
-    """What physics leaves over."""
+    """Learned residuals of the physics."""
 
     actuator: NetworkFile | None = None  # torque and dry friction beyond the identified motor's
     action: NetworkFile | None = None  # change of the joint targets, for the simulator alone
@@ -141,8 +141,8 @@ class Imperfections(Strict):
     command_timeout: float = Field(default=0.2, ge=0)  # s without a good command; 0: never damps
 
     def without_chance(self) -> "Imperfections":
-        """The same robot with nothing drawn at random: no noise, every message after the mean time,
-        for comparing it with a recording step by step."""
+        """The same robot without randomness: no noise, and every message after the mean delay. For
+        step-by-step comparison with a recording."""
         quiet = {"position": 0.0, "velocity": 0.0, "torque": 0.0}
         return self.model_copy(
             update={

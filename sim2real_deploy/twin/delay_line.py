@@ -1,4 +1,4 @@
-"""Commands on their way from the boards to the motors, each joint's a fixed time late."""
+"""A fixed delay per joint between the boards' receipt of a command and the motors."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,10 +8,10 @@ from sim2real_deploy.twin.motors import MotorCommand
 
 
 class DelayLine:
-    """Gives back what was put in, joint by joint a whole number of physics steps later.
+    """Returns what was put in, each joint's a whole number of physics steps later.
 
-    `chunks` are the physics steps of a wire period that go with one command: all of them where
-    every delay is a multiple of the period.
+    `chunks` divides the physics steps of a wire period by the command in force; there is only one
+    chunk if every delay is a multiple of the period.
     """
 
     def __init__(self, late: npt.NDArray[np.int64], steps: int, first: MotorCommand) -> None:
@@ -23,12 +23,12 @@ class DelayLine:
         self._newest = 0
         self._ages = [-((done - late) // steps) for done in np.cumsum((0, *self.chunks[:-1]))]
         self._source = first
-        self._unchanged = 0  # wire periods since the command was last another one
+        self._unchanged = 0  # wire periods since the command last changed
         self._out = MotorCommand(late.size)
         self._out.block[:] = first.block
 
     def put(self, command: MotorCommand) -> None:
-        """The command of a wire period that begins."""
+        """The command at the beginning of a wire period."""
         if self._none:
             self._source = command
             return
@@ -39,7 +39,7 @@ class DelayLine:
         self._ring[self._newest] = command.block
 
     def take(self, chunk: int) -> MotorCommand:
-        """What the motors obey in a chunk of this period."""
+        """The command that the motors follow in a chunk of this period."""
         if self._none:
             return self._source
         if self._unchanged <= len(self._ring):

@@ -1,7 +1,7 @@
-"""Delta actions: a learnt change of the joint targets that makes a simulator land where a recording
-of the robot did. It belongs to the simulator and is never sent to a robot.
+"""Delta actions: a learned change of the joint targets that makes the simulator reproduce
+recordings of the robot. It is part of the simulator and never sent to a robot.
 
-An ensemble: where its members disagree, the change fades to nothing.
+It is an ensemble: where its members disagree, the change fades to zero.
 """
 
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ NAMES = ("w0", "b0", "w1", "b1", "w2", "b2", "mean")
 
 @dataclass(frozen=True, slots=True)
 class DeltaWeights:
-    """The first axis is the member of the ensemble."""
+    """The first axis is the ensemble member."""
 
-    every: float  # s that a change holds
+    every: float  # s between two updates
     bound: float  # rad
-    agreed: float  # rad rms: members that differ more are trusted less, and not at all at twice it
+    agreed: float  # rad rms of disagreement: full trust up to here, none at twice this
     w0: Weights
     b0: Weights
     w1: Weights
@@ -63,15 +63,15 @@ def load_delta(named: NetworkFile, robot: RobotSpec) -> DeltaWeights:
 
 
 def features(q: Array, dq: Array, gyro: Array, gravity: Array, target: Array) -> Array:
-    """Inputs of the network, a row for each robot: nothing that a recording may lack."""
+    """Inputs of the network, one row per robot: only what every recording contains."""
     return np.concatenate((q, dq, gyro, gravity, target - q), axis=1)
 
 
 class DeltaAction:
-    """In one twin: asked at the rate it was learnt at, its change holds in between."""
+    """The ensemble in one twin, updated at the rate it was trained at."""
 
     def __init__(self, weights: DeltaWeights, period: float, offset: Array) -> None:
-        """`offset` is what the joints' encoders read beyond where the joints are."""
+        """`offset` is the joints' encoder offset."""
         self._weights, self._offset = weights, offset
         self._periods = max(1, round(weights.every / period))
         self._age = 0
@@ -82,7 +82,7 @@ class DeltaAction:
         self.delta = np.zeros(joints)
 
     def update(self, q: Any, dq: Any, gyro: Any, quaternion: Any, target: Any) -> None:
-        """Once in a wire period."""
+        """Call once per wire period."""
         if self._age == 0:
             w = self._weights
             _look(q, dq, gyro, quaternion, target, self._offset, self._inputs)
@@ -93,7 +93,7 @@ class DeltaAction:
 
 @compiled
 def _look(q: Any, dq: Any, gyro: Any, quaternion: Any, target: Any, offset: Any, to: Any) -> None:
-    """As `features`, for one robot whose attitude is a quaternion."""
+    """Like `features`, for one robot with its attitude as a quaternion."""
     n = q.size
     w, x, y, z = quaternion[0], quaternion[1], quaternion[2], quaternion[3]
     for j in range(n):

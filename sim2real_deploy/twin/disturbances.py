@@ -1,4 +1,4 @@
-"""What the world and the operator do to the robot: pushes, slippery ground, the remote."""
+"""Disturbances from outside: pushes and slippery ground."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from sim2real_deploy.configfile import Strict
 
 
 class Push(Strict):
-    """A force on the trunk, in the world's axes."""
+    """A force on the trunk, in the world frame."""
 
     force: float = Field(gt=0, le=2000)  # N
     direction: tuple[float, float, float]
@@ -37,7 +37,7 @@ class Slip(Strict):
 
 
 class Disturbances:
-    """Pushes and slips in force, written into the physics when they begin and end."""
+    """Applies pushes and slips to the physics when they begin and end."""
 
     def __init__(self, model: Any, data: Any, base: int, floor_geoms: npt.NDArray[np.intp]) -> None:
         self._model, self._data = model, data
@@ -55,7 +55,7 @@ class Disturbances:
         self._slip_end = now_ns + round(slip.duration * 1e9)
 
     def update(self, now_ns: int) -> None:
-        """End what is over."""
+        """End what has expired."""
         if self._push_end is not None and now_ns >= self._push_end:
             self._data.xfrc_applied[self._base] = 0.0
             self._push_end = None

@@ -1,7 +1,7 @@
-"""Faults on request, in PX4's words: one table of what can fail, one mechanism for how.
+"""Fault injection with PX4's vocabulary: a table of what can fail, and one mechanism for how.
 
-A signal is a small array of readings; a stream is a message on its way. Both go wrong in the same
-seven ways; only "nothing", "noise" and "wrong" mean something different to each.
+A signal is a small array of readings, a stream a sequence of messages. Both fail in the same seven
+ways; only "off", "garbage" and "wrong" differ between them.
 """
 
 from collections import deque
@@ -29,12 +29,12 @@ _SLOW_READINGS: tuple[Word, ...] = ("off", "stuck", "garbage", "wrong", "intermi
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What can fail: with which words, one joint at a time or as a whole, and by how much."""
+    """What can fail: in which ways, for one joint or as a whole, and by how much."""
 
     words: tuple[Word, ...]
     per_joint: bool
     wrong_by: float  # what "wrong" adds when no amount is given, in the reading's unit
-    garbage: float  # "garbage" is spread evenly between plus and minus this
+    garbage: float  # "garbage" is uniform between plus and minus this
 
 
 TARGETS = {
@@ -62,7 +62,7 @@ class Fault(Strict):
 
 
 class Distortion(Generic[Value]):
-    """A value in, what the fault makes of it out; None is silence. Time is an argument."""
+    """Applies a fault to a value; None means nothing is sent. Time is an argument."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Distortion(Generic[Value]):
         return self._wrong(value)
 
     def _slow(self, value: Value, now_ns: int) -> Value | None:
-        """A reading is refreshed only once a period; of a stream one message a period passes."""
+        """A reading is refreshed once per period; of a stream one message per period passes."""
         if self._held is None or now_ns - self._held_ns >= self._period_ns:
             self._held, self._held_ns = value, now_ns
             return value
@@ -122,18 +122,18 @@ class Distortion(Generic[Value]):
         return old
 
     def _intermittent(self, value: Value, now_ns: int) -> Value | None:
-        """Gone and back, half a period each."""
+        """Off and on, half a period each."""
         gone = (now_ns // max(self._period_ns // 2, 1)) % 2 == 0
         return self._nothing(value) if gone else value
 
 
 class Faults:
-    """The faults in force. Asked for a reading or a message, it says what comes of it."""
+    """The faults in force, applied to readings and messages."""
 
     def __init__(self, robot: RobotSpec, rng: np.random.Generator) -> None:
         self._robot = robot
         self._rng = rng
-        # By target and joint, empty most of the time: ask it before asking anything else.
+        # By target and joint; usually empty, so check it first.
         self.in_force: dict[tuple[str, int], tuple[Fault, int | None, Distortion[object]]] = {}
 
     @property
@@ -144,7 +144,7 @@ class Faults:
         return any(name in targets for name, _ in self.in_force)
 
     def inject(self, fault: Fault, now_ns: int) -> None:
-        """Put a fault in force; a later one on the same target (and joint) takes its place."""
+        """Put a fault in force; it replaces one on the same target and joint."""
         target, joint = self._checked(fault)
         end = None if fault.duration is None else now_ns + round(fault.duration * 1e9)
         distortion = self._distortion(fault, target)
@@ -175,7 +175,7 @@ class Faults:
             raise Refusal(f"fault: no target '{fault.target}'; there are: {', '.join(TARGETS)}")
         if fault.word not in target.words:
             raise Refusal(
-                f"fault: '{fault.word}' is nothing that can happen to '{fault.target}'; "
+                f"fault: '{fault.word}' cannot happen to '{fault.target}'; "
                 f"it can be: {', '.join(target.words)}"
             )
         if not target.per_joint:
@@ -184,7 +184,7 @@ class Faults:
             return target, -1
         if fault.joint not in self._robot.joint_names:
             raise Refusal(
-                f"fault: '{fault.target}' needs a joint, and '{fault.joint}' is none; "
+                f"fault: '{fault.target}' needs a joint, and there is no joint '{fault.joint}'; "
                 f"there are: {', '.join(self._robot.joint_names)}"
             )
         return target, self._robot.joint_names.index(fault.joint)

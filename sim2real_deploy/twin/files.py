@@ -1,6 +1,6 @@
 """Twins by name: config/twins/<name>.yaml, each figure with its source.
 
-`ideal` is the perfect robot and needs no file; `default` is the robot's own, named as the robot.
+`ideal` is the perfect robot and needs no file; `default` is the file named after the robot.
 """
 
 from pathlib import Path
@@ -17,8 +17,8 @@ from sim2real_deploy.twin.config import Imperfections
 IDEAL, DEFAULT = "ideal", "default"
 
 
-class Finding(Strict):
-    """What identification says of a figure: a value and its 95 % interval, or why there is none."""
+class IdentifiedFigure(Strict):
+    """The result of identification for one figure: a value and its 95 % interval, or why not."""
 
     verdict: str  # identified, not excited, or confounded with something
     value: float | None = None
@@ -28,12 +28,12 @@ class Finding(Strict):
 
 
 class Provenance(Strict):
-    """Where the figures of an identified twin come from."""
+    """The origin of an identified twin's figures."""
 
     date: str
     version: str  # of this package
     recordings: dict[str, str]  # by name: the digest of the data
-    findings: dict[str, dict[str, Finding]]  # by figure ("motors.friction"), by joint
+    findings: dict[str, dict[str, IdentifiedFigure]]  # by figure ("motors.friction"), by joint
     residual: dict[str, str] = Field(default_factory=dict)  # by joint: what stays unexplained
 
 
@@ -46,7 +46,7 @@ class TwinFile(Strict):
 
 
 def load_imperfections(name: str = DEFAULT, robot: str = "go2") -> Imperfections:
-    """A twin of this robot by its name, or by the path of a file of that form."""
+    """A twin of this robot by name, or by the path of such a file."""
     if name == IDEAL:
         return Imperfections()
     return load_twin_file(name, robot).twin
@@ -71,7 +71,7 @@ def _beside(file: TwinFile, folder: Path) -> TwinFile:
 
 
 def known_twin(name: str) -> Path:
-    """The file of a twin that must be there."""
+    """The file of a twin, which must exist."""
     path = twin_path(name)
     if not path.is_file():
         known = ", ".join((IDEAL, DEFAULT, *sorted(p.stem for p in path.parent.glob("*.yaml"))))
@@ -86,9 +86,9 @@ def twin_path(name: str) -> Path:
 
 
 def write_twin_file(path: Path, file: TwinFile) -> None:
-    """Refuses to write over a file that is there."""
+    """Refuses to overwrite a file."""
     if path.exists():
-        raise Refusal(f"{path}: is there already; choose another name, or take it away first")
+        raise Refusal(f"{path}: already exists; choose another name or remove it first")
     content: dict[str, Any] = file.model_dump(mode="json", exclude_defaults=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(content, sort_keys=False, width=100), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A floor as MuJoCo geometry, and what the world around it looks like."""
+"""A floor as MuJoCo geometry, with light and sky."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _ICY = 0.4  # friction below which a floor is drawn as ice
 
 
 def add_floor(spec: Any, floor: Floor) -> None:
-    """Put the floor's geometry into a MuJoCo model under construction."""
+    """Add the floor's geometry to an MjSpec."""
     _add_looks(spec, icy=floor.friction < _ICY)
     contact = {**_CONTACT, "friction": [floor.friction, 0.02, 0.01]}
     world = spec.worldbody

@@ -1,7 +1,7 @@
-"""Floors for the twin and for training: plain facts; floor_geometry.py makes a model of them.
+"""Floors for the twin and for training, as data; floor_geometry.py builds the MuJoCo geometry.
 
-The floor alone decides the friction under the robot (its geoms have priority), so that a slippery
-patch, a randomised friction or a slip is one number in one place.
+The floor alone determines the friction under the robot (its geoms have priority), so a slippery
+floor, a randomised friction or a slip is one number in one place.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from sim2real_deploy.errors import Refusal
 
 Heights = npt.NDArray[np.float64]
 
-FLOOR_GEOM = "floor"  # every floor geom's name starts so
+FLOOR_GEOM = "floor"  # prefix of every floor geom's name
 _STAIRS_START = 0.8  # m in front of the origin
 _STAIRS_WIDTH = 3.0
 _OBSTACLES = 24
@@ -105,7 +105,7 @@ class Floor(Strict):
 
     @cached_property
     def boxes(self) -> list[Box]:
-        """All that stands on the plane, with sharp edges."""
+        """Everything on the plane that has sharp edges."""
         rng = np.random.default_rng(self.seed)
         sides = (-_STAIRS_WIDTH / 2, _STAIRS_WIDTH / 2)
         if self.kind == "stairs":  # up, a landing, and down again
@@ -132,7 +132,7 @@ class Floor(Strict):
         return self._slabs(sides, rng) if self.kind == "gaps" else []
 
     def _slabs(self, sides: tuple[float, float], rng: np.random.Generator) -> list[Box]:
-        """What lies between gaps: the robot starts on the first."""
+        """The slabs between gaps; the robot starts on the first."""
         boxes, near = [], -2.0
         far = _STAIRS_START
         for _ in range(_SLABS):
@@ -143,7 +143,7 @@ class Floor(Strict):
 
 
 def _obstacle(height: float, rng: np.random.Generator) -> Box:
-    """A block, plank or kerb in front of the robot; the highest is as high as is said."""
+    """A block, plank or kerb in front of the robot, at most `height` high."""
     x, y = rng.uniform(0.7, 5.5), rng.uniform(-1.0, 1.0)
     depth, width = rng.uniform(0.05, 0.4), rng.uniform(0.1, 0.8)
     top = height * rng.uniform(0.4, 1.0)
@@ -164,5 +164,5 @@ FLOORS = {
 
 def named_floor(name: str, seed: int = 0) -> Floor:
     if name not in FLOORS:
-        raise Refusal(f"floor '{name}': there is none of that name; there are: {', '.join(FLOORS)}")
+        raise Refusal(f"floor '{name}' does not exist; there are: {', '.join(FLOORS)}")
     return FLOORS[name].model_copy(update={"seed": seed})

@@ -1,15 +1,15 @@
-"""Drawing without a display. MuJoCo reads the choice when it is imported: choose before."""
+"""Rendering without a display. MuJoCo reads the choice on import, so choose before."""
 
 import ctypes.util
 import os
 
 from sim2real_deploy.errors import Refusal
 
-_KNOWN = ("glfw", "egl", "osmesa")  # of what MuJoCo takes; it ends the program over any other word
+_KNOWN = ("glfw", "egl", "osmesa")  # with any other value MuJoCo ends the program
 
 
 def choose_renderer() -> None:
-    """Where there is no display, draw in software or on the GPU, whichever library is there."""
+    """Without a display, render in software or on the GPU, whichever library is installed."""
     software = ctypes.util.find_library("OSMesa") is not None
     asked = os.environ.get("MUJOCO_GL")
     if asked is not None:
@@ -23,6 +23,6 @@ def _check(asked: str, software: bool) -> None:
         raise Refusal(f"MUJOCO_GL is '{asked}'; set it to one of {', '.join(_KNOWN)}, or unset it")
     if asked.lower() == "osmesa" and not software:
         raise Refusal(
-            "MUJOCO_GL is osmesa, and the library is not here: install it "
+            "MUJOCO_GL is osmesa, and the library is not installed: install it "
             "(apt-get install libosmesa6), or unset MUJOCO_GL"
         )

@@ -1,7 +1,7 @@
-"""What a height map around the robot shows: the true ground, late, noisy and with holes.
+"""A simulated height map around the robot: the true ground, with delay, noise and holes.
 
-A map on a real robot comes from a lidar or depth cameras at some 10 Hz, and the robot itself hides
-part of the ground. A hole shows what was last seen at that place of the grid, or level ground.
+On a real robot the map comes from a lidar or depth cameras at about 10 Hz, and the robot itself
+occludes part of the ground. A hole holds the last value at that grid point, or level ground.
 """
 
 import math
@@ -19,22 +19,22 @@ from sim2real_deploy.twin.robot import BaseTruth
 
 @dataclass(frozen=True, slots=True)
 class ScanErrors:
-    """How far a height map is from the ground."""
+    """The errors of a height map."""
 
     noise: float = 0.0  # m, one standard deviation of each point
-    delay: float = 0.0  # s from looking to knowing
-    holes: float = 0.0  # share of the points that are not seen, drawn anew each time
-    period: float = 0.02  # s between two looks
+    delay: float = 0.0  # s from measurement to use
+    holes: float = 0.0  # share of occluded points, drawn again each time
+    period: float = 0.02  # s between two scans
 
 
 _TINY_S = 1e-9
 PERFECT = ScanErrors()
-# Assumed: published maps of legged robots are centimetres and a tenth of a second off.
+# Assumed: published maps of legged robots have errors of centimetres and delays of 0.1 s.
 TYPICAL = ScanErrors(noise=0.02, delay=0.1, holes=0.05, period=0.1)
 
 
 class HeightScan:
-    """`look` at every moment; the newest scan that is known by then, when there is a new one."""
+    """Call `look` in every tick; it returns a scan whenever a new one is available."""
 
     def __init__(self, floor: Floor, grid: HeightGrid, errors: ScanErrors, seed: int = 0) -> None:
         self._floor, self._grid, self._errors = floor, grid, errors

@@ -1,9 +1,9 @@
-"""The hoist that a robot which cannot get up hangs on: a rope, and a crane that rolls along.
+"""The hoist of a robot that cannot get up by itself: a rope, and a crane that follows the robot.
 
-A model with a site `hoist` is tied there. The rope goes slack as the robot comes to stand and
-catches it while it leans; once it has been slack for a while the robot stands by itself, and
-whoever minds the hoist takes it off. When the motors go soft while it still stands, it is put on
-again: that is how such a robot is let down.
+The rope is tied to the model's site `hoist`, if it has one. It goes slack as the robot stands up,
+and holds the robot if it leans. Once it has been slack for a while, the robot stands by itself and
+the rope is removed. If the motors go soft while the robot stands, the rope is attached again: this
+is how such a robot is let down.
 """
 
 from typing import Any
@@ -13,19 +13,19 @@ import mujoco
 SITE = "hoist"
 CRANE = "hoist_crane"
 CRANE_HEIGHT = 3.0  # m above the robot's base when it stands
-SLACK = 0.05  # m the robot may sink before the rope holds it
+SLACK = 0.05  # m that the robot may sink before the rope holds it
 OFF_AFTER_NS = 2_000_000_000
-SOFT = 0.25  # of the stiffness it stands with: less does not hold it
+SOFT = 0.25  # of its stiffness when standing: less does not carry it
 STANDS = 0.8  # of its standing height, at least
-FOLLOW_S = 0.5  # time constant with which the crane comes after the robot
+FOLLOW_S = 0.5  # time constant with which the crane follows the robot
 
 
 class Hoist:
-    """`add` goes into the model before it is compiled, the rest works on the compiled one."""
+    """`add` changes the model before it is compiled; the rest uses the compiled one."""
 
     @staticmethod
     def add(spec: Any, standing: float) -> None:
-        """A crane above the robot's site, where it has one; `standing` is its base's height."""
+        """A crane above the robot's site, if it has one; `standing` is the height of its base."""
         if spec.site(SITE) is None:
             return
         crane = spec.worldbody.add_body(name=CRANE, mocap=True, pos=[0, 0, standing + CRANE_HEIGHT])
@@ -55,8 +55,8 @@ class Hoist:
         self._last_ns = 0
 
     def update(self, now_ns: int, stiffness: float) -> None:
-        """Roll the crane along; come off when the rope has been slack for long enough, and go on
-        again when motors of this `stiffness` (of what it stands with) let a standing robot go."""
+        """Follow the robot. Detach the rope when it has been slack for long enough; attach it again
+        when a standing robot's motors, at this `stiffness` relative to standing, go soft."""
         data = self._data
         if not self.on:
             if stiffness < SOFT and data.qpos[2] > STANDS * self.hanging_height and _upright(data):

@@ -1,7 +1,7 @@
-"""What the twin computes in every wire period beside the physics, compiled.
+"""Compiled loops for what the twin computes in every wire period besides the physics.
 
-A dozen calls of numpy's functions on a dozen numbers cost as much as the physics of the period,
-which leaves none of their code in the caches. Loops compiled into one function each do not.
+A dozen numpy calls on a dozen numbers would cost as much as the physics of the period, because the
+physics evicts their code from the CPU's caches.
 """
 
 from typing import Any
@@ -27,8 +27,8 @@ def tell_motors(
     current: Array,
     bounds: Array,
 ) -> None:
-    """Targets of position and velocity (rows) as the boards will see them; a current that would
-    be beyond the bounds of the torque is not there either."""
+    """Write position and velocity targets (rows) as the boards see them, and keep the motor
+    currents within the torque bounds."""
     for j in range(twist.size):
         told[j, 0] = targets[0, j] - misread[0, j] - twist[j]
         told[j, 1] = (targets[1, j] - misread[1, j]) / speed_gain[j]
@@ -49,8 +49,8 @@ def follow_joints(
     gains: Array,
     readings: Array,
 ) -> None:
-    """Position, velocity, acceleration and torque (rows of `truth`) on the motor's side of each
-    gear, which moves only once the play is used up; and what is read of them."""
+    """Position, velocity, acceleration and torque (rows of `truth`) on the motor side of each gear,
+    which moves only once the backlash is used up; and their readings."""
     for j in range(q.size):
         twist[j] = min(max(truth[0, j] - q[j], -play[j] / 2), play[j] / 2)
         truth[0, j] = q[j] + twist[j]
@@ -61,8 +61,8 @@ def follow_joints(
 
 @compiled
 def take_late(ring: Array, newest: int, age: Array, command: Array) -> None:
-    """From the ring of past commands (one block a wire period, one column a joint) the one that
-    reaches each joint's motor now, `age` periods old."""
+    """Take from the ring of past commands (one block per wire period, one column per joint) the one
+    that reaches each joint's motor now, `age` periods old."""
     length = ring.shape[0]
     for j in range(age.size):
         at = (newest - age[j]) % length
@@ -82,8 +82,8 @@ def stick(friction: Array, sliding: Array, extra: Array, dq: Array, speed: float
 def read_imu(
     quaternion: Array, rate: Array, force: Array, noise: Array, bias: Array, turn: Array, to: Array
 ) -> None:
-    """Quaternion, rates and specific force, one after the other; `turn` is cosine and sine of
-    half the error of the heading."""
+    """Write quaternion, rates and specific force; `turn` is the cosine and sine of half the heading
+    error."""
     c, s = turn
     w, x, y, z = quaternion[0], quaternion[1], quaternion[2], quaternion[3]
     to[0], to[1], to[2], to[3] = c * w - s * z, c * x - s * y, c * y + s * x, c * z + s * w
@@ -94,7 +94,7 @@ def read_imu(
 
 @compiled
 def write_body(imu: Array, feet: Array, to_imu: Array, to_feet: Array) -> None:
-    """The IMU's readings, the angles that it reports beside them, and the forces under the feet."""
+    """Write the IMU's readings with their Euler angles, and the forces under the feet."""
     for i in range(imu.size):
         to_imu[i] = imu[i]
     roll, pitch, yaw = _euler_angles(imu[0], imu[1], imu[2], imu[3])
@@ -105,10 +105,10 @@ def write_body(imu: Array, feet: Array, to_imu: Array, to_feet: Array) -> None:
 
 @compiled
 def heat(temperature: Array, torque: Array, limit: Array, winding: Array, bounds: Array) -> None:
-    """Let windings heat and cool, then bound the torque of what has become too hot.
+    """Heat and cool the windings, then limit the torque of those that are too hot.
 
-    `winding` is rise at full torque and share of cooling in this time, ambient, and the
-    temperatures from which on there is less torque, and none.
+    `winding` holds the rise at full torque and the share of cooling in this time, the ambient
+    temperature, and the temperatures from which torque falls and at which it is zero.
     """
     rise, cooling, ambient, derate_from, derate_to = winding
     for j in range(temperature.size):

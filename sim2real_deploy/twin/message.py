@@ -1,4 +1,4 @@
-"""The rt/lowstate message as a buffer that the sensors write into."""
+"""The rt/lowstate message as a buffer that the sensor models write into."""
 
 import struct
 
@@ -21,10 +21,8 @@ CELL_SLOTS = 15  # in the message, whatever the pack has
 
 
 class StateMessage(StateEncoder):
-    """What changes every time is written into place; the rest through the encoder, now and then.
-
-    Encoding a whole WholeState each time would cost as much as the physics.
-    """
+    """Fast fields are written in place; slow ones go through the encoder now and then, because
+    encoding a WholeState every time would cost as much as the physics."""
 
     def __init__(self, robot: RobotSpec) -> None:
         super().__init__(robot)
@@ -43,7 +41,7 @@ class StateMessage(StateEncoder):
         self.slow = _blank(robot)  # temperatures, battery, remote: sent after the next `refresh`
 
     def refresh(self) -> None:
-        """Write what `slow` has of temperatures, power and the remote."""
+        """Write the temperatures, power and remote of `slow`."""
         self._write_slow(self.slow)
 
     def set_body(self, imu: Vector, feet: Vector) -> None:

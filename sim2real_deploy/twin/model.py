@@ -1,7 +1,7 @@
 """The robot's MuJoCo model: its MJCF, a floor, and actuators made from the RobotSpec.
 
-One file describes the body for everyone; what differs between the twin (motors with their boards,
-every contact, sensors) and training (position actuators, cheap contacts) is chosen here.
+The twin and training use the same MJCF; this module chooses what differs between the twin (motors,
+all contacts, sensors) and training (position actuators, few contacts).
 """
 
 from pathlib import Path
@@ -21,20 +21,20 @@ ASSETS = Path(__file__).parent / "assets"
 BASE = "base"  # the trunk's body in every robot's MJCF
 IMU_SITE = "imu"
 
-# What meets: full, robot and floor and itself; floor, robot and floor; shanks, feet, shanks and
-# trunk alone; feet, feet and trunk.
+# What collides with the floor: all geoms ("full", also with each other; "floor"), feet, shanks and
+# trunk ("shanks"), or feet and trunk ("feet").
 Collision = Literal["full", "floor", "shanks", "feet"]
 Actuators = Literal["motor", "position"]
 Floats64 = npt.NDArray[np.float64]
 
 # A motor is MuJoCo's dcmotor with a motor constant of one: current is torque, voltage is speed.
-# Where it keeps what may change in actuator_gainprm, and what it is told in ctrl:
+# Indices of its variable parameters in actuator_gainprm, and the number of its inputs in ctrl:
 RESISTANCE, KP, KD, SUPPLY = 0, 4, 6, 7
 MOTOR_INPUTS = 3  # target position, target velocity, torque
 _INPUT = mujoco.mjtCtrlInput
 _SIGNATURE = int(_INPUT.mjINPUT_POS) | int(_INPUT.mjINPUT_VEL) | int(_INPUT.mjINPUT_FF)
-_LEAST_LAG = 1e-4  # s: gone within a physics step
-_FARTHEST = 1e6  # of any input; from 1e10 on MuJoCo would drop those of all motors
+_LEAST_LAG = 1e-4  # s: negligible within a physics step
+_FARTHEST = 1e6  # largest input; from 1e10 on MuJoCo would ignore the inputs of all motors
 
 
 def build_spec(
@@ -49,10 +49,10 @@ def build_spec(
     lag: float | Floats64 = 0.0,
     sensors: bool = True,
 ) -> Any:
-    """The model still open to additions, its actuators in SDK order.
+    """The MjSpec, still open to additions, with actuators in SDK order.
 
-    `kp` and `kd` are for position actuators: motors get theirs with every command. Their torque
-    arrives with a first-order `lag` (s).
+    `kp` and `kd` are for position actuators; motors get theirs with each command, and their torque
+    has a first-order `lag` (s).
     """
     path = ASSETS / robot.model
     if not path.is_file():
@@ -64,11 +64,11 @@ def build_spec(
     spec.option.iterations = 10
     spec.option.ls_iterations = 10
     spec.visual.global_.offwidth, spec.visual.global_.offheight = 1920, 1080
-    spec.visual.quality.shadowsize = 1024  # drawn in software more often than not
+    spec.visual.quality.shadowsize = 1024  # small, because it is often rendered in software
     add_floor(spec, floor)
     _limit_collisions(spec, robot, collision)
     if actuators == "motor":
-        for joint in robot.joints:  # a real joint ends where it was measured to end
+        for joint in robot.joints:  # measured stops, where known
             spec.joint(joint.name).range = joint.stops or joint.position
         _add_motors(spec, robot, lag)
     else:
@@ -97,7 +97,7 @@ def _limit_collisions(spec: Any, robot: RobotSpec, collision: Collision) -> None
 
 def _add_motors(spec: Any, robot: RobotSpec, lag: float | Floats64) -> None:
     lags = np.broadcast_to(np.asarray(lag, float), len(robot.joints))
-    if lags.any():  # either all motors have a current as a state or none
+    if lags.any():  # all motors have the current as a state, or none
         lags = np.maximum(lags, _LEAST_LAG)
     for joint, seconds in zip(robot.joints, lags.tolist(), strict=True):
         motor = _add_actuator(spec, joint)
@@ -128,7 +128,7 @@ def _add_actuator(spec: Any, joint: Joint) -> Any:
 
 
 def _add_sensors(spec: Any, robot: RobotSpec) -> None:
-    """Only what the state itself does not hold: acceleration, and the force under each foot."""
+    """Only what is not in qpos and qvel: acceleration, and the force under each foot."""
     site = mujoco.mjtObj.mjOBJ_SITE
     spec.add_sensor(
         name="accelerometer",

@@ -1,8 +1,8 @@
-"""The motors and their boards: a PD command becomes the torques that reach the joints.
+"""The motors and their boards: from a PD command to the torques at the joints.
 
-MuJoCo's own motors evaluate the PD law at every physics step, and have the torque lag behind and
-fall with speed. Here is what they are told once in a wire period: targets, gains, and by how much
-their boards misread the joints.
+MuJoCo's motors evaluate the PD law at every physics step, with lag and with torque falling with
+speed. This module sets their inputs once per wire period: targets, gains, and the boards' reading
+errors.
 """
 
 from typing import Any
@@ -22,10 +22,7 @@ Vector = npt.NDArray[np.float64]
 
 
 class MotorCommand:
-    """What the boards hold: targets and gains of the last accepted command, in place.
-
-    Who writes into it says so by `anew`.
-    """
+    """Targets and gains of the last accepted command. Set `anew` after writing to it."""
 
     def __init__(self, joints: int) -> None:
         self.anew = True
@@ -40,7 +37,7 @@ class MotorCommand:
 
 
 class MotorModel:
-    """State of the motors between two periods: winding temperature, gear play, torque bounds."""
+    """The motors' state between two periods: winding temperature, backlash, torque bounds."""
 
     def __init__(
         self, robot: RobotSpec, imperfections: config.Motors, model: Any, data: Any
@@ -59,10 +56,10 @@ class MotorModel:
         self._supply = parameters[:, SUPPLY]
         self._bounds = model.actuator_forcerange
         self._bounds[:, 0], self._bounds[:, 1] = -self._limit, self._limit
-        self.truth = np.zeros((4, joints))  # what there is to measure, one row each:
+        self.truth = np.zeros((4, joints))  # one row each:
         self.position, _, _, self.torque = self.truth
         self._play = per_joint(imperfections.backlash, robot, "motors.backlash")
-        self._twist = np.zeros(joints)  # of the gear: motor's side less joint's side
+        self._twist = np.zeros(joints)  # of the gear: motor side minus joint side
         self.temperature = np.full(joints, imperfections.heat.start)
         self._driven_by: MotorCommand | None = None
         self._learned: ActuatorNet | None = None
@@ -78,28 +75,28 @@ class MotorModel:
         self.set_supply(1.0)
 
     def rub(self, joints: list[int], times: float) -> None:
-        """So many times the dry friction in these joints, from now on."""
+        """Multiply the dry friction of these joints."""
         self._sliding[joints] *= times
         self._friction[:] = self._sliding + self._extra_at_rest
 
     def learn(self, network: ActuatorNet) -> None:
-        """From now on, what physics leaves over is added."""
+        """Add a learned residual."""
         self._learned = network
         self._feed_forward = np.zeros_like(self._torque)
         arrays = (self._told, self._gains, self._feed_forward, self._q, self._dq, self._bounds)
         self._one_robot = tuple(array[None] for array in arrays)
 
     def shift(self, targets: Vector) -> None:
-        """From now on, motors go for targets that are off by this, which may change."""
+        """Offset the motors' targets by this array, which may change."""
         self._shift = targets
 
     def engage(self) -> None:
-        """Put the motor's side of each gear in the middle of its play."""
+        """Put the motor side of each gear in the middle of its backlash."""
         self.position[:] = self._q
 
     def follow(self, noise: Vector, gains: Vector, readings: Floats) -> None:
-        """Note how the joints move, as seen on the motor's side, where the encoder sits, and what
-        that reads of it; torque is what is delivered, before friction."""
+        """Update the joints' motion on the motor side, where the encoder sits, and its readings;
+        torque is the delivered one, before friction."""
         follow_joints(
             self._q,
             self._dq,
@@ -119,10 +116,10 @@ class MotorModel:
     def drive(
         self, command: MotorCommand, misread: Vector, speed_gain: Vector, begins: bool = True
     ) -> None:
-        """Hand a command over for the steps to come. The boards' own readings of position and
-        velocity are off by `misread` (the first rows), the gear's twist not counted, and their
-        velocity is `speed_gain` times the joint's. What is learnt is asked where a wire period
-        `begins`, and holds until the next one."""
+        """Set the command for the next steps. The boards' readings of position and velocity have
+        the errors `misread` (its first rows), besides the gear's twist, and their velocity is
+        `speed_gain` times the joint's. The learned residual is updated when a wire period `begins`
+        and holds until the next one."""
         if command.anew or command is not self._driven_by:
             self._gains[:], self._torque[:] = command.gains, command.torque
             self._gains[1] *= speed_gain
@@ -150,17 +147,17 @@ class MotorModel:
         np.add(command.torque, network.torque[0], out=self._torque)
 
     def drive_at(self, torque: Vector) -> None:
-        """Ask for torques as they are: for boards whose PD law no longer is one."""
+        """Set torques directly, for boards with a faulty PD law."""
         self._gains[:], self._torque[:] = 0.0, torque
         self._driven_by = None
 
     def ask(self, command: MotorCommand, readings: npt.NDArray[np.floating]) -> Vector:
-        """What a board's PD law makes of its readings of position and velocity (rows)."""
+        """The torque of a board's PD law for its readings of position and velocity (rows)."""
         position, velocity = command.gains * (command.targets - readings)
         return np.asarray(position + velocity + command.torque)
 
     def warm(self, seconds: float) -> None:
-        """Let windings heat and cool for a while, then derate what has become too hot."""
+        """Heat and cool the windings for a time, then derate those that are too hot."""
         made_of = self._made_of.heat
         if not made_of.rate:
             return
@@ -169,7 +166,7 @@ class MotorModel:
         heat(self.temperature, self.torque, self._limit, winding, self._bounds)
 
     def set_supply(self, fraction: float) -> None:
-        """A sagging battery takes speed from the motors. Beyond the speed where no torque is left
-        a motor brakes, as its back-EMF makes it."""
+        """A sagging battery lowers the motors' speed limit. Above the speed at which no torque is
+        left, a motor's back-EMF brakes it."""
         if self._made_of.torque_speed:
             self._supply[:] = self._made_of.torque_speed[1] * fraction * self._speed

@@ -9,10 +9,10 @@ from pydantic import Field
 from sim2real_deploy.configfile import Strict
 from sim2real_deploy.twin.model import BASE
 
-_CLAMPED = 1e6  # kg and kg m^2: far more, and MuJoCo's solver no longer converges on dry friction
+_CLAMPED = 1e6  # kg and kg m^2; with far more, MuJoCo's solver does not converge on dry friction
 _CLAMP_DAMPING = 1e9  # Ns/m and Nms/rad: the robot's weight moves it by micrometres in minutes
 _CORNERS = [(x, y) for x in (0.2, -0.2) for y in (0.06, -0.06)]  # m, where the ropes are tied
-_ABOVE = 0.05  # m, of the trunk's centre
+_ABOVE = 0.05  # m above the trunk's centre
 _ROPE = 0.6  # m
 _SWAY_DAMPING = 2.0  # Ns/m and Nms/rad of ropes and straps
 
@@ -25,13 +25,13 @@ class Mount(Strict):
 
     @property
     def pose(self) -> npt.NDArray[np.float64]:
-        """x, y, z and w, x, y, z of the trunk as it is held."""
+        """x, y, z and w, x, y, z of the held trunk."""
         r, p = self.roll / 2, self.pitch / 2
         turn = np.cos(p) * np.cos(r), np.cos(p) * np.sin(r), np.sin(p) * np.cos(r)
         return np.array((0, 0, self.height, *turn, -np.sin(p) * np.sin(r)))
 
     def add(self, spec: Any) -> None:
-        """Ropes, each as long as it is when the trunk hangs as it is meant to."""
+        """Add ropes, each with its length in the intended pose."""
         if self.kind != "hung":
             return
         for number, (x, y) in enumerate(_CORNERS):

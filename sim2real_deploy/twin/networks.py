@@ -1,7 +1,7 @@
-"""Small networks that a twin carries beside its figures: their file, their digest, their kernel.
+"""Small learned networks of a twin: file, digest and kernels.
 
-A file is an npz of plain arrays and one line of JSON, the card. Nothing in it is code, and a twin
-names the digest of the file that it was made with: another file is refused.
+A file is an npz of plain arrays and one line of JSON, the card; it contains no code. A twin stores
+the digest of its network file, and any other file is refused.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ DIGEST_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A network's arrays by name, and its card: where it comes from and how well it does."""
+    """A network's arrays by name, and its card: its origin and its performance."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
     card: Mapping[str, Any]
@@ -38,7 +38,7 @@ class Stored:
 
 
 def write_network(path: Path, stored: Stored) -> str:
-    """Returns the digest. The same arrays and card make the same file, byte for byte."""
+    """Returns the digest. The same arrays and card give the same file, byte for byte."""
     card = np.array(json.dumps(stored.card, sort_keys=True))
     with path.open("xb") as file:
         arrays: dict[str, Any] = {**stored.arrays, CARD: card}
@@ -50,12 +50,12 @@ def read_network(named: NetworkFile) -> Stored:
     """Refuses a file that is missing, changed or not a network."""
     path = place(named)
     if not path.is_file():
-        raise Refusal(f"{path}: the twin names this network, but the file is not there")
+        raise Refusal(f"{path}: the twin uses this network, but the file does not exist")
     found = digest(path)
     if found != named.digest:
         raise Refusal(
-            f"{path}: is not the network that the twin was made with (digest {found}, the twin "
-            f"says {named.digest}); learn it again with `sim2real learn`, or restore the file"
+            f"{path}: is not the network that the twin was made with (its digest is {found}, the "
+            f"twin has {named.digest}); learn it again with `sim2real learn`, or restore the file"
         )
     with np.load(path, allow_pickle=False) as content:
         arrays = {name: content[name] for name in content.files if name != CARD}
@@ -69,7 +69,7 @@ def check_joints(stored: Stored, joints: tuple[str, ...], what: str) -> None:
 
 
 def place(named: NetworkFile) -> Path:
-    """Beside the twins in config/, unless a path says otherwise."""
+    """Beside the twins in config/, unless it is a path."""
     path = Path(named.file)
     return path if path.is_absolute() else paths.config_file(f"twins/{named.file}")
 
@@ -80,7 +80,7 @@ def digest(path: Path) -> str:
 
 @compiled
 def layer(values: Array, weights: Array, bias: Array, to: Array) -> None:
-    """values @ weights + bias; the inner loop runs along memory, so that it vectorises."""
+    """values @ weights + bias; the inner loop is contiguous in memory, so that it vectorises."""
     for h in range(bias.size):
         to[h] = bias[h]
     for i in range(weights.shape[0]):
@@ -91,16 +91,16 @@ def layer(values: Array, weights: Array, bias: Array, to: Array) -> None:
 
 @compiled
 def squash(values: Array) -> None:
-    """Softsign: as smooth as tanh for this purpose, and far cheaper."""
+    """Softsign: smooth enough here, and far cheaper than tanh."""
     for h in range(values.size):
         values[h] /= 1.0 + abs(values[h])
 
 
 @compiled
 def fading(values: Array, spread: Array, reach: float) -> float:
-    """One within the data that a network was fitted to, falling to zero at 1.5 times its reach.
+    """1 within the training data's `reach`, falling to 0 at 1.5 times that.
 
-    `values` are centred; `spread` maps them onto axes along which the data has unit variance.
+    `values` are centred; `spread` maps them to axes along which the data has unit variance.
     """
     square = 0.0
     for k in range(spread.shape[0]):

@@ -7,8 +7,8 @@ _ROWS = 64  # drawn at a time: few enough to stay in the cache
 
 
 class WhiteNoise:
-    """Arrays of Gaussian noise, each entry with its own spread round its own mean, drawn a block
-    at a time."""
+    """Arrays of Gaussian noise, each entry with its own mean and standard deviation, drawn in
+    blocks."""
 
     def __init__(
         self, rng: np.random.Generator, spread: npt.ArrayLike, mean: npt.ArrayLike = 0.0

@@ -1,8 +1,8 @@
-"""The twin on DDS in real time: topics, rates and services are the robot's.
+"""The twin on DDS in real time, with the robot's topics, rates and services.
 
-One thread lives the robot's life with absolute deadlines: take the commands that have come, live
-2 ms, send the state. A second one answers the services; what it changes is done by the first,
-between two periods, so the robot itself needs no lock.
+One thread runs the robot at absolute deadlines: take the received commands, simulate 2 ms, send the
+state. A second thread answers the services; their changes are made by the first thread between two
+periods, so the robot needs no lock.
 """
 
 import threading
@@ -42,18 +42,18 @@ OTHER_TICKS = 100_000_000  # ms between the starts of two robots
 _SPORT_STATE_EVERY = 5  # periods
 _REMOTE_EVERY = 10
 _SERVICE_POLL = 0.05  # s
-_GIVE_UP = 0.25  # s behind, when catching up would only make a burst of the past
+_GIVE_UP = 0.25  # s behind, from which it skips ahead instead of sending a burst of old states
 _ANSWER_WITHIN = 2.0  # s
 
 
 @dataclass(slots=True)
 class Timing:
-    """How well real time is kept."""
+    """How well it keeps real time."""
 
     periods: int = 0
-    late: int = 0  # periods begun more than one period after their time
+    late: int = 0  # periods that began more than one period late
     worst_s: float = 0.0
-    skipped_s: float = 0.0  # given up, after falling too far behind
+    skipped_s: float = 0.0  # skipped after falling too far behind
 
 
 class TwinOnWire:
@@ -70,11 +70,11 @@ class TwinOnWire:
         self._family = twin.robot.wire.family
         family = FAMILIES[self._family]
         self._participant = end = Participant(domain, interface, "twin", for_all=True)
-        # As on the robot: sport mode is a program of its own on the bus, there before and after.
+        # As on the robot, sport mode is a separate participant on the bus, present all the time.
         self._sport_end = Participant(domain, interface, "sport mode", for_all=True)
         self._sport_commands = self._sport_end.writer(LOW_CMD, family.command)
         self._sport_encoder = CommandEncoder(twin.robot)
-        self._second: Participant | None = None  # another robot, by a fault
+        self._second: Participant | None = None  # another robot, for the fault `second_state`
         self._commands = end.reader(LOW_CMD, family.command)
         self._states = end.writer(LOW_STATE, family.state)
         self._sport_states = end.writer(sport_state.SPORT_STATE_TOPIC, SPORT_MODE_STATE)
@@ -116,12 +116,12 @@ class TwinOnWire:
         return self._stop.is_set()
 
     def check(self) -> None:
-        """Raise what ended one of the threads, if anything did."""
+        """Raise the exception that ended one of the threads, if any."""
         if self._failure is not None:
             raise self._failure
 
     def ask(self, action: Callable[[TwinRobot], Result]) -> Result:
-        """Do something to the robot between two periods and hand back what came of it."""
+        """Run an action on the robot between two periods and return its result."""
         future: Future[Result] = Future()
         self._asked.append((action, future))
         return future.result(timeout=_ANSWER_WITHIN)
@@ -153,14 +153,14 @@ class TwinOnWire:
             self.timing.periods += 1
 
     def _commands_of_others(self) -> list[bytes]:
-        """Sport mode's commands reach the motors inside the robot, not by way of the bus."""
+        """Without sport mode's own: these reach the motors inside the robot, not over the bus."""
         own, who = self._sport_end.key, self._participant.who
         return [
             sample.data for sample in self._commands.take() if who(sample.writer).participant != own
         ]
 
     def _speak_as_another(self, states: list[bytes]) -> None:
-        """A second robot, or a simulator left on the bus: it was switched on at another time."""
+        """Send as a second robot or a forgotten simulator, switched on at another time."""
         if self._second is None:
             end = self._second = Participant(self._domain, self._interface, "second robot")
             self._second_states = end.writer(LOW_STATE, FAMILIES[self._family].state)
@@ -172,7 +172,7 @@ class TwinOnWire:
             self._second_states.write(self._second_encoder.encode(later))
 
     def _keep_time(self, due: int) -> int:
-        """Sleep until the period is due, note how late it is, and say when the next one is."""
+        """Sleep until the period is due and record how late it is; returns when the next is due."""
         now_ns = self.clock.now_ns
         while (wait := due - now_ns()) > 0 and not self._stop.is_set():
             time.sleep(wait / 1e9)

@@ -1,6 +1,6 @@
-"""A figure of every joint: one number for all, or one for each by name.
+"""A figure for every joint: one number for all, or numbers by name.
 
-A name is a joint's own, or the ending that several share ("calf_joint"); the joint's own wins.
+A name is a joint's, or an ending that several share ("calf_joint"); the full name takes precedence.
 """
 
 import math
@@ -17,13 +17,13 @@ PerJoint = float | dict[str, float]
 
 
 def within(low: float, high: float) -> AfterValidator:
-    """Annotates a PerJoint in a config whose every number must lie in these bounds."""
+    """Annotation for a PerJoint whose numbers must all be within these bounds."""
 
     def check(value: PerJoint) -> PerJoint:
         numbers = value.values() if isinstance(value, Mapping) else (value,)
         for number in numbers:
             if not low <= number <= high:
-                raise ValueError(f"must lie in {low:g} to {high:g}, not {number:g}")
+                raise ValueError(f"must be from {low:g} to {high:g}, not {number:g}")
         return value
 
     return AfterValidator(check)
@@ -42,7 +42,7 @@ def per_joint(
 
 
 def times(value: PerJoint, factor: float, most: float = math.inf) -> PerJoint:
-    """Each number by a factor, which takes none of them beyond `most`."""
+    """Each number times a factor, at most `most`."""
     if isinstance(value, Mapping):
         return {name: min(x * factor, max(x, most)) for name, x in value.items()}
     return min(value * factor, max(value, most))
@@ -53,5 +53,5 @@ def _find(value: Mapping[str, float], joint: str, key: str, otherwise: float | N
     if fitting:
         return value[max(fitting, key=len)]
     if otherwise is None:
-        raise Refusal(f"{key}: says nothing of {joint}; name it, or an ending that it has")
+        raise Refusal(f"{key}: has no value for {joint}; name it, or an ending of it")
     return otherwise

@@ -1,6 +1,6 @@
-"""The engine that moves the twin's body: MuJoCo, unless another one is asked for.
+"""The twin's physics engine: MuJoCo, unless another one is chosen.
 
-Whatever the engine, the twin's state is an MjData: it is read and written there by everyone.
+With any engine, the twin's state is an MjData, which everything else reads and writes.
 """
 
 from typing import Any, ClassVar, Protocol
@@ -9,14 +9,14 @@ import mujoco
 
 
 class Physics(Protocol):
-    """An engine at work on one model and its state, sensors of force and acceleration included."""
+    """An engine for one model and its state, including force and acceleration sensors."""
 
     steps: ClassVar[int]  # in a wire period
 
     def __init__(self, model: Any, data: Any) -> None: ...
 
     def step(self, count: int) -> None:
-        """Let `count` time steps of the model pass, its motors following the command in ctrl."""
+        """Simulate `count` timesteps, the motors following the command in ctrl."""
 
 
 class MujocoPhysics:

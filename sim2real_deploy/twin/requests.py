@@ -1,4 +1,4 @@
-"""What can be asked of a running twin, as one line of text: for topics, the command line, tests.
+"""Requests to a running twin as one line of text, for topics, the command line and tests.
 
 {fault: {target: encoder, word: stuck, joint: FR_calf_joint, duration: 2}}
 {push: {force: 150, direction: [0, 1, 0], duration: 0.1}}
@@ -23,8 +23,8 @@ from sim2real_deploy.wire import remote
 MAX_CHARACTERS = 2000
 
 
-class Held(Strict):
-    """The wireless controller, as it is held from now on."""
+class RemoteInput(Strict):
+    """The wireless controller's sticks and buttons from now on."""
 
     lx: float = Field(default=0.0, ge=-1, le=1)
     ly: float = Field(default=0.0, ge=-1, le=1)
@@ -34,7 +34,7 @@ class Held(Strict):
     alive: bool = True  # switched on and within reach
 
     @model_validator(mode="after")
-    def _buttons(self) -> "Held":
+    def _buttons(self) -> "RemoteInput":
         unknown = sorted(set(self.pressed) - set(remote.BUTTONS))
         if unknown:
             known = ", ".join(remote.BUTTONS)
@@ -42,17 +42,17 @@ class Held(Strict):
         return self
 
 
-class Request(Strict):
+class TwinRequest(Strict):
     """Exactly one of these."""
 
     fault: Fault | None = None
     push: Push | None = None
     slip: Slip | None = None
-    remote: Held | None = None
+    remote: RemoteInput | None = None
     clear: Literal[True] | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> "Request":
+    def _one(self) -> "TwinRequest":
         if len(self.model_fields_set) != 1:
             raise ValueError("one of fault, push, slip, remote, clear was expected")
         return self
@@ -72,12 +72,12 @@ class Request(Strict):
             twin.clear_faults()
 
 
-def parse(text: str) -> Request:
-    """A request from a line of YAML or JSON, or a Refusal that says what is wrong with it."""
+def parse(text: str) -> TwinRequest:
+    """A request from a line of YAML or JSON; a Refusal tells what is wrong with it."""
     if len(text) > MAX_CHARACTERS:
-        raise Refusal(f"twin request: {len(text)} characters is more than any request needs")
+        raise Refusal(f"twin request: {len(text)} characters is too long for a request")
     try:
         content = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
         raise Refusal(f"twin request: not a line of YAML or JSON: {error}") from None
-    return configfile.parse(content, Request, "twin request")
+    return configfile.parse(content, TwinRequest, "twin request")

@@ -1,8 +1,8 @@
-"""The twin: MuJoCo's physics inside, the robot's own bytes outside.
+"""The twin: a MuJoCo simulation with the robot's own interface.
 
-Commands go in as rt/lowcmd samples and states come out as rt/lowstate samples, so nothing can use
-the twin that could not use the robot. It is found lying down. From the same seed and the same
-commands it does the same, bit for bit.
+Commands go in as rt/lowcmd samples and states come out as rt/lowstate samples, so whatever works
+with the twin works with the robot. It starts lying down. The same seed and commands give the same
+states, bit for bit.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ _FREE = 7  # coordinates of the free joint
 
 @dataclass(frozen=True, slots=True)
 class BaseTruth:
-    """Where the trunk really is and how it moves."""
+    """The true pose and motion of the trunk."""
 
     position: Vector  # m, in the world
     quaternion: Vector  # w, x, y, z
@@ -54,24 +54,24 @@ class BaseTruth:
 
     @property
     def body_velocity(self) -> Vector:
-        """m/s, in the body's own axes."""
+        """m/s, in the body frame."""
         return np.asarray(to_body_rows(self.quaternion[None], self.velocity[None])[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Truth(BaseTruth):
-    """What really happens to the robot: for judging and for pictures, never for control."""
+    """The robot's true state: for evaluation and pictures, never for control."""
 
     joint_position: Vector
     joint_velocity: Vector
     joint_torque: Vector
     foot_force: Vector  # N under each foot, leg order
     foot_position: Vector  # m, in the world: the centre of each foot, one row each
-    contacts: tuple[str, ...]  # names of the geoms, feet excepted, that touch floor or each other
+    contacts: tuple[str, ...]  # names of geoms, other than feet, that touch the floor or each other
 
 
 class TwinRobot:
-    """One robot on one floor. Implements `Plant`: put it behind an InProcessLink, or on DDS."""
+    """One robot on one floor. Implements `Plant`, for an InProcessLink or TwinOnWire."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class TwinRobot:
         self._standing_kp = float(robot.kp.sum())
         self._geom_names = names
         self._feet = np.array([names.index(foot) for foot in robot.foot_names], np.intp)
-        self._expected = {*self._feet.tolist(), *floor_geoms.tolist()}  # to touch each other
+        self._expected = {*self._feet.tolist(), *floor_geoms.tolist()}  # may touch each other
         self._message = StateMessage(robot)
         self._qpos, self._qvel = self.data.qpos[_FREE:], self.data.qvel[_FREE - 1 :]
         self._quaternion, self._rate = self.data.qpos[3:7], self.data.qvel[3:6]
@@ -121,11 +121,11 @@ class TwinRobot:
         self._foot_force = self.data.sensordata[3:]
         self._found = self._lie_down()
         self.reset(seed)
-        self.exchange(())  # what is compiled when first called takes seconds: now, not on the wire
+        self.exchange(())  # compiling takes seconds: now, not when it runs in real time
         self.reset(seed)
 
     def reset(self, seed: int) -> None:
-        """Back to lying down, switched on just now, with all errors drawn anew from the seed."""
+        """Lying down and just switched on, with all random errors drawn again from the seed."""
         errors = self.imperfections
         streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(5)]
         self.disturbances.clear()
@@ -168,10 +168,10 @@ class TwinRobot:
         dq: Vector,
         torque: Vector | None = None,
     ) -> None:
-        """Put it into a state of motion; `base` is x, y, z and w, x, y, z, velocities as MuJoCo's.
+        """Set the state of motion; `base` is x, y, z and w, x, y, z, velocities as in MuJoCo.
 
-        Where z is NaN the lowest foot stands on the floor below the trunk. Motors that lag have
-        the `torque` they deliver as a state.
+        If z is NaN, the lowest foot is put on the floor. For motors with lag, `torque` is part of
+        the state.
         """
         data = self.data
         data.qpos[:_FREE], data.qvel[: _FREE - 1] = base, base_velocity
@@ -197,12 +197,12 @@ class TwinRobot:
         return self._now_ns
 
     def advance(self, command: bytes | None) -> bytes | None:
-        """One wire period in lockstep: the newest state that has come through, if any has."""
+        """One wire period in lockstep; returns the newest state that arrived, if any."""
         states = self.exchange((command,) if command is not None else ())
         return states[-1] if states else None
 
     def exchange(self, commands: Sequence[bytes]) -> list[bytes]:
-        """One wire period: what was sent to the robot goes in, what arrives from it comes out."""
+        """One wire period: takes the commands sent to the robot, returns the states that arrive."""
         now = self._now_ns
         if self.faults.in_force:
             self.faults.expire(now)
@@ -239,18 +239,18 @@ class TwinRobot:
         self.disturbances.slip(slip, self._now_ns)
 
     def hold_remote(self, held: remote.Remote) -> None:
-        """Sticks and buttons of the wireless controller, or that it is off, until the next call."""
+        """Set the wireless controller: sticks, buttons, on or off."""
         self._message.slow.remote = remote.encode(held)
         self.sport.watch(held)
 
     def carry(self, kg: float) -> None:
-        """So much more on the trunk, from now on."""
+        """Add mass to the trunk."""
         self.model.body_mass[self.model.body(BASE).id] += kg
         mujoco.mj_setConst(self.model, mujoco.MjData(self.model))
 
     @property
     def mass(self) -> float:
-        """kg, with whatever it carries."""
+        """kg, including payload."""
         return float(self.model.body_subtreemass[self.model.body(BASE).id])
 
     @property
@@ -259,7 +259,7 @@ class TwinRobot:
 
     @property
     def remote(self) -> remote.Remote:
-        """The wireless controller, as it is held now."""
+        """The wireless controller's present sticks and buttons."""
         return remote.decode(self._message.slow.remote)
 
     @property
@@ -290,7 +290,7 @@ class TwinRobot:
         )
 
     def _live(self) -> None:
-        """The physics of one period, with the PD law as the boards evaluate it at every step."""
+        """Simulate one period, with the boards' PD law evaluated at every physics step."""
         command = self.boards.command
         if self.sport.mode and (not self.boards.alive or self._periods % 2):
             command = self.sport.update(self._now_ns)
@@ -309,7 +309,7 @@ class TwinRobot:
         self._measure_joints()
 
     def _live_with_faults(self, command: MotorCommand, steps: int) -> None:
-        """The PD law is evaluated here, where a fault can come between reading and torque."""
+        """With the PD law evaluated here, so that a fault can act between reading and torque."""
         for _ in range(steps):
             torque = self.motors.ask(command, self.encoders.q_and_dq)
             self.faults.readings("motor", torque, self._now_ns, joints=True)
@@ -324,7 +324,7 @@ class TwinRobot:
             self.faults.readings("encoder", self.encoders.readings, self._now_ns, joints=True)
 
     def _slow_things(self) -> None:
-        """Heat and charge move slowly: 25 times a second is enough."""
+        """Temperature and battery change slowly: 25 Hz is enough."""
         seconds = _SLOW_EVERY * self._period
         state, battery, now = self._message.slow, self.battery, self._now_ns
         self.motors.warm(seconds)
@@ -360,8 +360,8 @@ class TwinRobot:
             self._state_bus.put(sample, now)
 
     def _drop_boards(self) -> None:
-        """A board that is off does not answer: its motor leaves its mode, and the robot counts the
-        packets it misses. Clearing the fault brings it back."""
+        """A board that is off does not answer: its motor's mode is 0, and the robot counts the lost
+        packets, until the fault is cleared."""
         slow = self._message.slow
         slow.motor_mode[:] = 1
         for fault in self.faults.active:

@@ -1,4 +1,4 @@
-"""What the robot's sensors say of the truth in the physics: encoders and IMU with their errors."""
+"""The robot's sensors: encoders and IMU, with their errors."""
 
 import math
 
@@ -18,7 +18,7 @@ Vector = npt.NDArray[np.float64]
 class EncoderModel:
     """Joint positions, velocities, accelerations and torques as the boards measure them.
 
-    `readings` (rows in that order) is where they are to be written: the message itself.
+    They are written into `readings` (rows in that order), which is the message itself.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class EncoderModel:
         self.readings = readings
         self.q_and_dq = readings[:2]
         self.offset = per_joint(errors.offset, robot, "encoders.offset")
-        self.gains = np.ones((4, joints))  # of what is read by what is, as the rows of readings
+        self.gains = np.ones((4, joints))  # reading over true value, rows as in `readings`
         self.speed_gain, self.torque_gain = self.gains[1], self.gains[3]
         self.speed_gain[:] = per_joint(errors.speed_gain, robot, "encoders.speed_gain")
         self.torque_gain[:] = per_joint(errors.torque_gain, robot, "encoders.torque_gain")
-        self.noise: Vector = np.zeros((4, joints))  # error of each reading, until the next draw
+        self.noise: Vector = np.zeros((4, joints))  # error of each reading until the next draw
         self.noise[0] = self.offset
         spread = np.array([[errors.position], [errors.velocity], [0.0], [errors.torque]])
         wide = np.repeat(spread, joints, axis=1)
@@ -49,8 +49,8 @@ class EncoderModel:
 
 
 class ImuModel:
-    """Attitude, rates and acceleration. The gyro's bias drifts, and heading drifts with it;
-    roll and pitch do not, since the vendor's filter leans on gravity."""
+    """Attitude, rates and acceleration. The gyro's bias drifts, and the heading with it; roll and
+    pitch do not, because the vendor's filter uses gravity."""
 
     def __init__(self, errors: config.Imu, rng: np.random.Generator) -> None:
         self._rng, self._drift = rng, errors.gyro_drift
@@ -67,7 +67,7 @@ class ImuModel:
         read_imu(quaternion, rate, acceleration, noise, self.bias, self._turn, self.readings)
 
     def drift(self, seconds: float) -> None:
-        """Let the bias walk on for a while, and the heading with it."""
+        """Advance the random walk of the bias, and the heading with it."""
         self.bias += self._rng.standard_normal(3) * (self._drift * math.sqrt(seconds))
         self._heading_error += float(self.bias[2]) * seconds
         self._turn[:] = math.cos(self._heading_error / 2), math.sin(self._heading_error / 2)

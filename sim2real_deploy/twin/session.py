@@ -1,4 +1,4 @@
-"""A run of the twin at a terminal: until its time is up or a Ctrl-C, telling what matters."""
+"""A run of the twin in a terminal, for a given time or until Ctrl-C, with status lines."""
 
 import signal
 import threading
@@ -13,7 +13,7 @@ REPORT_EVERY = 5.0  # s
 
 
 class TwinSession:
-    """Keeps poses for a video, tells of bad commands and lost time as they come."""
+    """Keeps poses for a video; reports bad commands and lost time as they occur."""
 
     def __init__(self, on_wire: TwinOnWire, duration: float, keep_poses: bool) -> None:
         self._on_wire = on_wire
@@ -62,7 +62,7 @@ class TwinSession:
 
 
 def describe(on_wire: TwinOnWire) -> str:
-    """One line: mode, what became of the commands, how well time is kept, what is broken."""
+    """One line: mode, commands, timing and faults."""
     twin = on_wire.twin
     faults = ", ".join(f"{f.target} {f.word}" for f in twin.faults.active) or "none"
     return (

@@ -1,9 +1,9 @@
-"""The vendor's sport mode as the twin needs it: it holds a pose, and it fights for the motors.
+"""The vendor's sport mode, as far as the twin needs it: holds a pose, competes for the motors.
 
-It writes rt/lowcmd while it is on, damps on L2+B, and after its release the remote is bytes.
+It writes rt/lowcmd while it is on and damps on L2+B; after its release it ignores the remote.
 
-Two writers on the same motors make a real robot squirm. So while sport mode is on, its commands
-and those of rt/lowcmd take turns, step by step, and whoever forgot to release it sees that here.
+Two writers on the same motors make a real robot convulse. So while sport mode is on, its commands
+and those of rt/lowcmd alternate period by period: forgetting to release it shows.
 """
 
 import json
@@ -19,8 +19,8 @@ from sim2real_deploy.wire.motion_switcher import CHECK, RELEASE, SELECT
 from sim2real_deploy.wire.remote import Remote
 from sim2real_deploy.wire.rpc import NOT_IMPLEMENTED
 
-DAMP, STAND_UP, STAND_DOWN, RECOVERY_STAND = 1001, 1004, 1005, 1006  # of sport
-SERVICE_SWITCH, REPORT_RATE, SERVICE_LIST = 1001, 1002, 1003  # of robot_state
+DAMP, STAND_UP, STAND_DOWN, RECOVERY_STAND = 1001, 1004, 1005, 1006  # API ids of sport
+SERVICE_SWITCH, REPORT_RATE, SERVICE_LIST = 1001, 1002, 1003  # API ids of robot_state
 BAD_PARAMETER = 3204  # the vendor's RPC code
 NO_SUCH_SERVICE = 5201  # robot_state's own
 SPORT_SERVICE = "sport_mode"
@@ -31,7 +31,7 @@ _MOVE_SECONDS = 1.5
 
 
 def folded_pose(robot: RobotSpec) -> Floats:
-    """How the robot lies: folded against stops that lie beyond its published range."""
+    """The pose of the lying robot: folded against stops that are beyond its published range."""
     beyond = robot.stop_low < robot.position_low
     folded: Floats = np.where(beyond, robot.stop_low + np.float32(0.01), robot.sit_pose)
     return folded
@@ -41,7 +41,7 @@ class SportMode:
     """Which mode is on, and the pose it holds."""
 
     def __init__(self, robot: RobotSpec, on: bool, joints: npt.NDArray[np.float64]) -> None:
-        """`joints` are the robot's positions, kept up to date by it."""
+        """`joints` are the robot's joint positions; the robot keeps them up to date."""
         self._robot, self._joints = robot, joints
         self.mode = "normal" if on else ""
         self.command = MotorCommand(robot.joint_count)
@@ -51,12 +51,12 @@ class SportMode:
         self._since_ns = -round(_MOVE_SECONDS * 1e9)
 
     def _begin(self, target: npt.NDArray[np.float64], now_ns: int) -> None:
-        """Move there from where the joints are: damped, they may be anywhere."""
+        """Move there from the joints' present positions: damped, they may be anywhere."""
         self._from, self._target = self._joints.copy(), target
         self._since_ns, self._damped = now_ns, False
 
     def update(self, now_ns: int) -> MotorCommand:
-        """The command sport mode has for the motors now."""
+        """Sport mode's present command for the motors."""
         if self._damped:
             self.command.damp(self._robot.damping)
             return self.command
@@ -67,18 +67,18 @@ class SportMode:
         return self.command
 
     def sent(self) -> JointCommand:
-        """The same, as it shows on rt/lowcmd."""
+        """The same, for rt/lowcmd."""
         command = self.command
         rows = (command.q, command.dq, command.kp, command.kd, command.torque)
         return JointCommand(*(row.astype(np.float32) for row in rows))
 
     def watch(self, held: Remote) -> None:
-        """L2+B on the remote: damping, as long as this mode has the motors."""
+        """L2+B on the remote: damp, while this mode is on."""
         if self.mode and held.pressed >= {"L2", "B"}:
             self._damped = True
 
     def serve_switcher(self, api: int, parameter: str, now_ns: int) -> tuple[int, str]:
-        """One request to motion_switcher: the vendor's status code, and data as JSON."""
+        """One request to motion_switcher; returns the vendor's status code, and data as JSON."""
         if api == CHECK:
             return 0, json.dumps({"form": "0", "name": self.mode})
         if api == RELEASE:
@@ -112,8 +112,8 @@ class SportMode:
         return 0, json.dumps({"name": name, "status": switch})
 
     def serve_sport(self, api: int, parameter: str, now_ns: int) -> tuple[int, str]:
-        """One request to sport: what moves between lying and standing, from where the joints are
-        now; the rest is agreed to."""
+        """One request to sport: lying and standing move the joints from their present positions;
+        everything else is accepted and ignored."""
         poses = {
             STAND_UP: self._robot.stand_pose,
             RECOVERY_STAND: self._robot.stand_pose,

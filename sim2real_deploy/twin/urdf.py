@@ -1,9 +1,9 @@
-"""A robot's URDF from its MJCF: one set of facts for the twin, RViz and navigation.
+"""Makes a robot's URDF from its MJCF, so that the twin, RViz and navigation use the same facts.
 
-The result lies in config/robots beside the robot's own file, so that a robot's computer needs no
+The result is in config/robots beside the robot's own file, so that the robot's computer needs no
 MuJoCo to publish it. After a change of the MJCF:
 `python -m sim2real_deploy.twin.urdf go2 > config/robots/go2.urdf`.
-URDF has no capsule and no ellipsoid: one is a cylinder with two spheres here, the other a box.
+URDF has neither capsules nor ellipsoids: they become a cylinder with two spheres, and a box.
 """
 
 import math
@@ -22,7 +22,7 @@ from sim2real_deploy.twin.model import BASE, IMU_SITE, Floats64, build_model
 BASE_LINK, IMU_LINK = "base_link", "imu_link"
 _SEEN, _COLLIDES = 2, 3  # groups of geoms
 _STRAIGHT = 1 - 1e-9  # a sine
-_ELLIPSOID_SHARE = 0.8  # of its axes, as a box that looks as large
+_ELLIPSOID_SHARE = 0.8  # of its axes, for a box of about the same size
 _SPHERE, _CAPSULE, _ELLIPSOID, _CYLINDER = (
     int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}"))
     for name in ("SPHERE", "CAPSULE", "ELLIPSOID", "CYLINDER")
@@ -87,7 +87,7 @@ def _shapes(link: Xml.Element, tag: str, model: Any, geom: int) -> Iterator[Xml.
 
 
 def _primitives(kind: int, size: Floats64) -> Iterator[tuple[str, dict[str, str], float]]:
-    """URDF shapes for one of MuJoCo's: what, its sizes, how far along the shape's z axis."""
+    """URDF shapes for a MuJoCo shape: kind, sizes, offset along the shape's z axis."""
     radius = {"radius": _text(size[0])}
     if kind == _SPHERE:
         yield "sphere", radius, 0.0
@@ -130,7 +130,7 @@ def _origin(element: Xml.Element, at: Sequence[float], quaternion: Sequence[floa
 
 
 def _angles(turn: Floats64) -> tuple[float, float, float]:
-    """Roll, pitch, yaw. Straight up or down, roll and yaw are the same turn: it is all yaw."""
+    """Roll, pitch, yaw. At a pitch of 90 degrees roll and yaw coincide: then all is yaw."""
     pitch = math.asin(max(-1.0, min(1.0, -float(turn[2, 0]))))
     if abs(turn[2, 0]) > _STRAIGHT:
         return 0.0, pitch, math.atan2(-turn[0, 1], turn[1, 1])
@@ -138,7 +138,7 @@ def _angles(turn: Floats64) -> tuple[float, float, float]:
 
 
 def _text(*values: float) -> str:
-    """Digits enough for a robot, and the same on every computer."""
+    """Enough digits, and the same on every computer."""
     return " ".join(f"{round(float(value), 10) + 0.0:.8g}" for value in values)
 
 

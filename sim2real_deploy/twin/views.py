@@ -1,7 +1,7 @@
-"""Looking at the twin: MuJoCo's own viewer where there is a display, video and pictures where not.
+"""Looking at the twin: MuJoCo's viewer with a display, video and pictures without one.
 
-Frames are poses kept while the robot runs and drawn afterwards: drawing in software takes longer
-than the robot has time for.
+Poses are kept while the robot runs and rendered afterwards, because software rendering is slower
+than real time.
 """
 
 import os
@@ -33,10 +33,10 @@ _NO_DRAWING = (
 
 @contextmanager
 def renderer(model: Any, width: int = WIDTH, height: int = HEIGHT) -> Iterator[Any]:
-    """MuJoCo's off-screen renderer, or a Refusal that says what to install."""
+    """MuJoCo's off-screen renderer; a Refusal tells what to install."""
     try:
         made = mujoco.Renderer(model, height, width, max_geom=_MAX_GEOMS)
-    except Exception as error:  # each back end fails with a type of its own
+    except Exception as error:  # each back end raises its own type
         raise Refusal(_NO_DRAWING.format(error=error)) from None
     try:
         yield made
@@ -67,7 +67,7 @@ def camera_on(
 
 
 def check_drawing(model: Any) -> None:
-    """Refuse now rather than after the run whose video is wanted."""
+    """Refuse now rather than after the run that is to be filmed."""
     with renderer(model, 64, 64):
         pass
 
@@ -91,7 +91,7 @@ def write_video(
 
 
 def watch(model: Any, pose: Callable[[], Pose], wanted: Callable[[], bool]) -> None:
-    """Show the robot in MuJoCo's viewer for as long as it is wanted and the window is open."""
+    """Show the robot in MuJoCo's viewer while `wanted` and while the window is open."""
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise Refusal("--view: there is no display here; use --video FILE instead")
     import mujoco.viewer

@@ -224,9 +224,9 @@ CRASHING = """
 import sys, time
 from pathlib import Path
 from sim2real_deploy.bags import Message
-from sim2real_deploy.bags.recording import Recording, Storage
+from sim2real_deploy.bags.recording import RunRecorder, Storage
 from support.bag_samples import LATCHED, STATE, sample
-recording = Recording(Storage(Path(sys.argv[1]), min_free_bytes=0), "crash", {"robot": "go2"})
+recording = RunRecorder(Storage(Path(sys.argv[1]), min_free_bytes=0), "crash", {"robot": "go2"})
 recording.add_topic(STATE)
 number = 0
 while True:

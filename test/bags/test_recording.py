@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sim2real_deploy.bags import Bag, BagWriter, Message, runs
-from sim2real_deploy.bags.recording import QUEUE_MESSAGES, Recording, Storage
+from sim2real_deploy.bags.recording import QUEUE_MESSAGES, RunRecorder, Storage
 from support.bag_samples import LATCHED, STATE, sample
 
 
@@ -22,7 +22,7 @@ def wait_for(condition, seconds: float = 10.0) -> None:
 
 
 def test_a_recording_holds_all_that_was_put(tmp_path: Path) -> None:
-    recording = Recording(Storage(tmp_path, min_free_bytes=0), "walk", {"robot": "go2"})
+    recording = RunRecorder(Storage(tmp_path, min_free_bytes=0), "walk", {"robot": "go2"})
     recording.add_topic(STATE)
     recording.annotate("parameters/policy", {"rate": "50"})
     for number in range(2000):
@@ -40,7 +40,7 @@ def test_a_recording_holds_all_that_was_put(tmp_path: Path) -> None:
 def test_a_topic_that_appears_in_the_middle_of_a_flush_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recording = Recording(Storage(tmp_path, min_free_bytes=0), "walk", {})
+    recording = RunRecorder(Storage(tmp_path, min_free_bytes=0), "walk", {})
     annotate = BagWriter.annotate
 
     def annotate_and_appear(writer: BagWriter, name: str, record: Mapping[str, str]) -> None:
@@ -60,14 +60,14 @@ def test_a_message_of_an_unknown_topic_is_no_silent_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    recording = Recording(Storage(tmp_path, min_free_bytes=0), "walk", {})
+    recording = RunRecorder(Storage(tmp_path, min_free_bytes=0), "walk", {})
     recording.put(Message(1, "/nowhere", 1, 1, b""))
     wait_for(lambda: recording.failure)
     assert "recording stopped: KeyError: '/nowhere'" in recording.failure
 
 
 def test_what_the_queue_cannot_hold_is_counted(tmp_path: Path) -> None:
-    recording = Recording(Storage(tmp_path, min_free_bytes=0), "walk", {})
+    recording = RunRecorder(Storage(tmp_path, min_free_bytes=0), "walk", {})
     recording.add_topic(STATE)
     tiny = Message(1, STATE.name, 1, 1, b"")
     for _ in range(QUEUE_MESSAGES * 2):
@@ -78,7 +78,7 @@ def test_what_the_queue_cannot_hold_is_counted(tmp_path: Path) -> None:
 
 
 def test_too_little_room_stops_the_recording_and_ends_the_bag(tmp_path: Path) -> None:
-    recording = Recording(Storage(tmp_path, min_free_bytes=1 << 60), "walk", {})
+    recording = RunRecorder(Storage(tmp_path, min_free_bytes=1 << 60), "walk", {})
     recording.add_topic(STATE)
     recording.put(sample(0))
     wait_for(lambda: recording.failure)
@@ -105,7 +105,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_stops_the_recording_and_what_is_there_is_read(small_disk: Path) -> None:
-    recording = Recording(Storage(small_disk, min_free_bytes=0), "walk", {})
+    recording = RunRecorder(Storage(small_disk, min_free_bytes=0), "walk", {})
     recording.add_topic(STATE)
     number = 0
     while not recording.failure:
@@ -122,7 +122,7 @@ def test_a_full_disk_stops_the_recording_and_what_is_there_is_read(small_disk: P
 
 def test_the_ring_keeps_the_window_and_the_latched(tmp_path: Path) -> None:
     window_s = 1.0
-    recording = Recording(
+    recording = RunRecorder(
         Storage(tmp_path, min_free_bytes=0, ring_s=window_s, after_event_s=0.5), "box", {}
     )
     recording.add_topic(STATE)

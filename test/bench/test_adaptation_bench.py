@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from sim2real_deploy.bench import adaptation as bench
-from sim2real_deploy.bench.adaptation import Walk
+from sim2real_deploy.bench.adaptation import AdaptationWalk
 from sim2real_deploy.bench.hidden_changes import CHANGES, NOTHING, hidden_robot
 from sim2real_deploy.robots import load_robot
 
 SPEC = load_robot("go2")
-HEALTHY = Walk((0.6, 0.0, 0.0), 0.3, 1.0, 0.0, 0.0, False, False)
+HEALTHY = AdaptationWalk((0.6, 0.0, 0.0), 0.3, 1.0, 0.0, 0.0, False, False)
 CHEAP = {"mean": 10.0, "dearest": 20.0}
 CALF, _, _, LOAD, *_ = CHANGES
 

@@ -11,7 +11,7 @@ pytest.importorskip("mujoco", reason="mujoco is not installed")
 from sim2real_deploy.wire.domains import free_domain
 from support.stack_support import stack
 
-EARLY = "ended before its time"
+EARLY = "ended early"
 
 
 @pytest.mark.timeout(200)

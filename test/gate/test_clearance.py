@@ -133,8 +133,8 @@ def test_a_policy_that_passed_and_walked_the_stage_below_may_rise(
 
 def test_without_a_result_only_so_many_words_help(policy: Path, tmp_path: Path) -> None:
     Run(tmp_path / "runs" / "1", sha256(policy)).write()
-    refused(policy, tmp_path, "never through the gate.*sim2real eval mine --stage indoor --store")
-    refused(policy, tmp_path, "never through the gate", ungated="yes")
+    refused(policy, tmp_path, "has no gate result.*sim2real eval mine --stage indoor --store")
+    refused(policy, tmp_path, "has no gate result", ungated="yes")
     assert "control" in launch(policy, tmp_path, ungated=WAIVER)
 
 

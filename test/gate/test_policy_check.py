@@ -90,7 +90,7 @@ def test_diff_and_info_read_for_people(tmp_path: Path) -> None:
     assert card.exit_code == 0
     assert "FR_hip_joint" in card.output
     same = CliRunner().invoke(app, ["policy", "diff", str(folder), str(folder)])
-    assert (same.exit_code, same.output) == (0, "They say and answer the same.\n")
+    assert (same.exit_code, same.output) == (0, "Their contracts and actions are the same.\n")
 
 
 @samples
@@ -120,14 +120,14 @@ def test_what_fails_is_named_by_move_and_joint(walker: Bundle) -> None:
 
 
 def test_a_policy_that_drags_its_head_does_not_pass() -> None:
-    seen = policy_check.Seen((0.5, 0.0, 0.0), (0.5, 0.0, 0.0), 0.1, False, ("head",), "")
+    seen = policy_check.CommandOutcome((0.5, 0.0, 0.0), (0.5, 0.0, 0.0), 0.1, False, ("head",), "")
     assert not seen.ok
     assert "touches with head" in seen.failure()
 
 
 def test_most_moves_done_speak_for_the_orders() -> None:
-    good = policy_check.Seen((0.5, 0.0, 0.0), (0.5, 0.0, 0.0), 0.1, False)
-    bad = policy_check.Seen((0.0, 0.5, 0.0), (0.0, 0.0, 0.0), 0.1, False)
+    good = policy_check.CommandOutcome((0.5, 0.0, 0.0), (0.5, 0.0, 0.0), 0.1, False)
+    bad = policy_check.CommandOutcome((0.0, 0.5, 0.0), (0.0, 0.0, 0.0), 0.1, False)
     assert policy_check.walks_in_part([good, good, bad])
     assert not policy_check.walks_in_part([good, bad, bad])
 

@@ -46,7 +46,7 @@ def test_an_action_given_out_one_step_late_is_seen_on_paper(tmp_path: Path) -> N
     command = [Path(sys.executable).with_name("sim2real"), "eval", late, "--trials", "1"]
     ended = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     assert ended.returncode == 2
-    assert "steps until it answers what it sees: 1, not <= 0" in ended.stderr
+    assert "steps until it responds to its input: 1, not <= 0" in ended.stderr
     assert exit_code(static_checks(GOOD)) == 0
 
 

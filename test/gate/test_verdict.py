@@ -13,7 +13,7 @@ from sim2real_deploy.checks import exit_code
 from sim2real_deploy.control.limits import Limit
 from sim2real_deploy.gate.engines import FIRST, open_robot
 from sim2real_deploy.gate.episodes import Episode
-from sim2real_deploy.gate.figures import Figures, Record
+from sim2real_deploy.gate.figures import EpisodeFigures, Record
 from sim2real_deploy.gate.record import load_record
 from sim2real_deploy.gate.scenarios import load_scenarios
 from sim2real_deploy.gate.store import store_rows
@@ -26,7 +26,7 @@ from sim2real_deploy.twin.floors import Floor
 
 GO2 = load_robot("go2")
 FLAT, TURN = load_scenarios(["flat", "turn"])
-GOOD = Figures(
+GOOD = EpisodeFigures(
     velocity=(1.0, 0.0, 0.0),
     error=(0.05, 0.02, 0.03),
     distance=10.0,
@@ -43,7 +43,7 @@ GOOD = Figures(
 )
 
 
-def episodes(*figures: Figures, failed: int = 0) -> list[Episode]:
+def episodes(*figures: EpisodeFigures, failed: int = 0) -> list[Episode]:
     good = [Episode("flat", i, True, "", False, None, f) for i, f in enumerate(figures)]
     bad = [
         Episode("flat", len(good) + i, False, f"fell after {i}.0 s", True, float(i), GOOD)

@@ -151,7 +151,7 @@ def test_a_twin_with_networks_opens_by_its_name_and_repeats_bit_for_bit(tmp_path
 
 def test_nothing_is_overwritten_and_another_file_is_refused(tmp_path: Path) -> None:
     name = write_made_up(ROBOT, tmp_path)
-    with pytest.raises(Refusal, match="is there already"):
+    with pytest.raises(Refusal, match="already exists"):
         store.check_free(name)
     named = load_twin_file(name, "go2").twin.learned.actuator
     assert named is not None

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sim2real_deploy.identify.check import Replay, replay_hung
-from sim2real_deploy.identify.pipeline import Found, identify
+from sim2real_deploy.identify.check import ReplayedMotion, replay_hung
+from sim2real_deploy.identify.pipeline import Identified, identify
 from sim2real_deploy.identify.recording import Recording, from_arrays
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.twin.files import load_imperfections
@@ -49,17 +49,17 @@ def recording(name: str) -> Recording:
 
 
 @pytest.fixture(scope="module")
-def found() -> Found:
+def found() -> Identified:
     seen = [recording(name) for name in SEEN]
     return identify(ROBOT, seen, load_imperfections(), lambda what, done: None)
 
 
-def replay(found: Found, name: str) -> Replay:
+def replay(found: Identified, name: str) -> ReplayedMotion:
     assert found.fit is not None
     return replay_hung(recording(name), found.figures, found.fit.point.attitudes.mean(axis=0))
 
 
-def test_the_motor_law_is_a_pure_delay_at_about_full_strength(found: Found) -> None:
+def test_the_motor_law_is_a_pure_delay_at_about_full_strength(found: Identified) -> None:
     assert found.figures.delay[0] == pytest.approx(0.006, abs=0.001)
     assert not found.figures.lag.any()
     by_kind = found.figures.strength.reshape(4, 3).mean(axis=0)
@@ -68,17 +68,17 @@ def test_the_motor_law_is_a_pure_delay_at_about_full_strength(found: Found) -> N
 
 
 @pytest.mark.parametrize("name", known_to_miss(UNSEEN, {UNSEEN[0]: "5.9 mrad"}))
-def test_positions_at_other_gains_are_replayed(found: Found, name: str) -> None:
+def test_positions_at_other_gains_are_replayed(found: Identified, name: str) -> None:
     assert replay(found, name).q_rms < MOST_OFF
 
 
 @pytest.mark.parametrize("name", known_to_miss(UNSEEN, {UNSEEN[1]: "30 %; 18 % below 20 Hz"}))
-def test_torques_at_other_gains_are_replayed(found: Found, name: str) -> None:
+def test_torques_at_other_gains_are_replayed(found: Identified, name: str) -> None:
     assert replay(found, name).torque_share < MOST_TORQUE_OFF
 
 
 @pytest.mark.parametrize("name", UNSEEN)
-def test_torques_that_the_chirps_ask_for_are_replayed(found: Found, name: str) -> None:
+def test_torques_that_the_chirps_ask_for_are_replayed(found: Identified, name: str) -> None:
     """Up to a quarter of the torque lies above 20 Hz: vibration that no chirp asked for."""
     assert replay(found, name).slow_torque_share < MOST_TORQUE_OFF
 
@@ -86,5 +86,5 @@ def test_torques_that_the_chirps_ask_for_are_replayed(found: Found, name: str) -
 @pytest.mark.parametrize(
     "name", known_to_miss(DEPLOYED, {DEPLOYED[1]: "8.5 mrad", DEPLOYED[2]: "11.1 mrad"})
 )
-def test_recordings_at_the_gains_of_a_policy_are_replayed(found: Found, name: str) -> None:
+def test_recordings_at_the_gains_of_a_policy_are_replayed(found: Identified, name: str) -> None:
     assert replay(found, name).q_rms < MOST_OFF_DEPLOYED

@@ -130,7 +130,7 @@ def test_a_twin_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     twin.write_text("mine")
     result = CliRunner().invoke(app, ["identify", str(tmp_path / "bag"), "--output", str(twin)])
     assert isinstance(result.exception, Refusal)
-    assert "is there already" in str(result.exception)
+    assert "already exists" in str(result.exception)
     assert twin.read_text() == "mine"
 
 

@@ -58,7 +58,7 @@ def test_the_command_ends_cleanly_on_a_signal() -> None:
         ),
         (("--preset", "broken"), "there are: ideal, default"),
         (("--interface", "warp9"), "network interface 'warp9' does not exist"),
-        (("--fault", "{fault: {target: imu, word: shy}}"), "'shy' is nothing that can happen"),
+        (("--fault", "{fault: {target: imu, word: shy}}"), "'shy' cannot happen"),
     ],
 )
 def test_mistakes_are_refused_in_words(arguments: tuple[str, ...], words: str) -> None:

@@ -146,7 +146,7 @@ def numbers(first: float, rest: float) -> list[float]:
         ({"golden": []}, "golden"),
         (
             {"observations": [{"input": "obs", "terms": PLAIN_TERMS[:-1]}]},
-            rf"observations\.0: 'obs' of the network holds {SIZE} numbers .* makes {SIZE - N}",
+            rf"observations\.0: 'obs' of the network has {SIZE} numbers .* has {SIZE - N}",
         ),
         (
             {"observations": [{"input": "x", "terms": PLAIN_TERMS}]},
@@ -287,7 +287,7 @@ def test_what_a_network_estimates_is_read_by_name(tmp_path):
     ("change", "words"),
     [
         ({"output": "gone"}, "no output 'gone'"),
-        ({"names": ["a"], "units": ["1"]}, "holds 3 numbers"),
+        ({"names": ["a"], "units": ["1"]}, "has 3 numbers"),
         ({"units": ["1"]}, "units: 1 for 3 names"),
         ({"names": ["a", "a", "b"]}, "more than once"),
         ({"output": "actions"}, "is the action"),

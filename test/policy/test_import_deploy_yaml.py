@@ -114,13 +114,13 @@ def test_a_bomb_of_aliases_is_refused_quickly(tmp_path: Path) -> None:
     lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 8)}]" for i in range(1, 20)]
     (tmp_path / "deploy.yaml").write_text("\n".join(lines))
-    with pytest.raises(Refusal, match="aliases unfold"):
+    with pytest.raises(Refusal, match="aliases expand"):
         bring_in(tmp_path, tmp_path / "out")
 
 
 def test_an_alias_into_itself_is_refused(tmp_path: Path) -> None:
     (tmp_path / "deploy.yaml").write_text("a: &a [*a]\n")
-    with pytest.raises(Refusal, match="into itself"):
+    with pytest.raises(Refusal, match="refers to itself"):
         bring_in(tmp_path, tmp_path / "out")
 
 
@@ -150,7 +150,7 @@ WRONG = {
     ),
     "a motion to follow": (
         change("observations", "motion_command", to={"params": {}, "scale": [1.0] * 3}),
-        "recorded motion",
+        "reference motion",
     ),
     "a scale too long": (
         change("observations", "base_ang_vel", "scale", to=[0.2] * 4),

@@ -128,7 +128,7 @@ def test_a_mujoco_yaml_names_its_robot_by_the_scene(tmp_path: Path) -> None:
 
 
 def test_no_robot_is_guessed_where_only_some_of_its_joints_fit(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="fits no robot"):
+    with pytest.raises(Refusal, match="fits no known robot"):
         bring_in(gym(tmp_path / "in"), tmp_path / "out")
 
 

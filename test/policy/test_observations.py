@@ -10,22 +10,24 @@ from hypothesis import strategies as st
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Group, Term
 from sim2real_deploy.policy.observations import Observation
-from sim2real_deploy.policy.terms import TERMS, Seen
+from sim2real_deploy.policy.terms import TERMS, TermInput
 from sim2real_deploy.robots.geometry import gravity_in_body
 
 DEFAULT = (0.1, 0.8, -1.5)
 NAMES = ("hip", "thigh", "calf")
 
 
-def seen(**changes) -> Seen:
-    values = Seen.nothing(DEFAULT)
+def seen(**changes) -> TermInput:
+    values = TermInput.nothing(DEFAULT)
     for name, value in changes.items():
         setattr(values, name, value)
     return values
 
 
-def observe(group: Group, *moments: Seen) -> np.ndarray:
-    observation = Observation(group, Seen.nothing(DEFAULT), NAMES, "policy.yaml: observations.0")
+def observe(group: Group, *moments: TermInput) -> np.ndarray:
+    observation = Observation(
+        group, TermInput.nothing(DEFAULT), NAMES, "policy.yaml: observations.0"
+    )
     observation.place(np.zeros(len(observation.labels), np.float32))
     for moment in moments:
         observation.push(moment)
@@ -138,7 +140,7 @@ def test_the_first_step_has_the_past_it_was_told(start, past):
 
 def test_reset_forgets():
     group = Group(input="obs", terms=HISTORY)
-    observation = Observation(group, Seen.nothing(DEFAULT), NAMES, "")
+    observation = Observation(group, TermInput.nothing(DEFAULT), NAMES, "")
     observation.place(np.zeros(12, np.float32))
     observation.push(seen(**A))
     observation.reset()
@@ -149,7 +151,7 @@ def test_reset_forgets():
 
 def test_labels_name_each_entry():
     group = Group(input="obs", terms=(*HISTORY, Term(name="gait_phase", params={"period": 1.0})))
-    labels = Observation(group, Seen.nothing(DEFAULT), NAMES, "").labels
+    labels = Observation(group, TermInput.nothing(DEFAULT), NAMES, "").labels
     assert labels[6:10] == ("joint_vel.hip@-1", "joint_vel.thigh@-1", "joint_vel.calf@-1",
                             "joint_vel.hip")  # fmt: skip
     assert labels[-2:] == ("gait_phase.0", "gait_phase.1")

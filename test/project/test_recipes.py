@@ -26,13 +26,13 @@ WORKS = {
         import numpy as np
         from sim2real_deploy.policy.contract import Group
         from sim2real_deploy.policy.observations import Observation
-        from sim2real_deploy.policy.terms import TERMS, Seen, Sight
+        from sim2real_deploy.policy.terms import TERMS, TermInput, BatchInput
         from sim2real_deploy.robots import load_robot
         pose = load_robot("go2").stand_pose.tolist()
-        seen = Seen.nothing(pose)
+        seen = TermInput.nothing(pose)
         seen.command = (0.3, 0.4, 0.0)
         group = Group(input="x", terms=({"name": "projected_gravity"}, {"name": "command_speed"}))
-        observation = Observation(group, Seen.nothing(pose), load_robot("go2").joint_names, "")
+        observation = Observation(group, TermInput.nothing(pose), load_robot("go2").joint_names, "")
         values = np.zeros(len(observation.labels), np.float32)
         observation.place(values)
         observation.push(seen)
@@ -40,7 +40,7 @@ WORKS = {
         assert abs(values[-1] - 0.5) < 1e-6
         still = np.zeros((1, 3), np.float32)
         command = np.array([[0.3, 0.4, 0.0]], np.float32)
-        sight = Sight(still, still, command, still, still, still, still)
+        sight = BatchInput(still, still, command, still, still, still, still)
         assert abs(TERMS["command_speed"].batch(sight)[0, 0] - 0.5) < 1e-6
     """,
     "A reward": """

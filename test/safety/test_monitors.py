@@ -9,10 +9,10 @@ import pytest
 
 from sim2real_deploy.safety.envelope import CommandEnvelope
 from sim2real_deploy.safety.inputs import Inputs, Rate, Reading
-from sim2real_deploy.safety.monitors_body import Battery, Joints, RemoteControl
-from sim2real_deploy.safety.monitors_state import LONGEST_LOOK_S, Posture, StateStream
-from sim2real_deploy.safety.monitors_system import Control, Surroundings
-from sim2real_deploy.safety.motion import Motion
+from sim2real_deploy.safety.monitors_body import BatteryMonitor, JointMonitor, RemoteMonitor
+from sim2real_deploy.safety.monitors_state import LONGEST_LOOK_S, PostureMonitor, StateMonitor
+from sim2real_deploy.safety.monitors_system import ControlMonitor, SystemMonitor
+from sim2real_deploy.safety.motion import MotionMonitor
 from sim2real_deploy.wire import remote
 from sim2real_deploy.wire.link import LinkCounters
 from support.safety_world import (
@@ -74,14 +74,14 @@ def test_marks_are_kept_apart() -> None:
 
 
 def test_before_the_first_state_nothing_is_said_of_its_age() -> None:
-    readings = StateStream(GO2).measure(healthy_inputs(0, state=None), 0)
+    readings = StateMonitor(GO2).measure(healthy_inputs(0, state=None), 0)
     assert set(readings) == {
         *("state_corrupt_per_s", "state_not_finite_per_s", "mixed_states_per_s")
     }
 
 
 def test_the_age_grows_while_the_robot_is_silent() -> None:
-    stream = StateStream(GO2)
+    stream = StateMonitor(GO2)
     assert value(stream, "state_age_s", healthy_inputs(0), MS) == 0
     silent = healthy_inputs(0, state=None)
     for now_ms in range(3, 41, 2):
@@ -92,14 +92,14 @@ def test_the_age_grows_while_the_robot_is_silent() -> None:
 
 
 def test_a_supervisor_that_was_held_up_itself_does_not_call_the_robot_silent() -> None:
-    stream = StateStream(GO2)
+    stream = StateMonitor(GO2)
     stream.measure(healthy_inputs(0), 0)
     silent = healthy_inputs(0, state=None)
     assert value(stream, "state_age_s", silent, 200 * MS) == LONGEST_LOOK_S
 
 
 def test_a_robot_that_is_not_driven_may_be_silent() -> None:
-    stream = StateStream(GO2)
+    stream = StateMonitor(GO2)
     idle = healthy_inputs(0, report=None)
     stream.measure(idle, 0)
     for now_ms in range(2, 2001, 2):
@@ -110,7 +110,7 @@ def test_a_robot_that_is_not_driven_may_be_silent() -> None:
 
 @pytest.mark.parametrize("part", ["gyroscope", "accelerometer", "dq"])
 def test_a_state_is_frozen_when_all_its_sensors_are(part: str) -> None:
-    stream = StateStream(GO2)
+    stream = StateMonitor(GO2)
     still = healthy_state(0)
     for now_ns in (0, 10 * MS, 20 * MS):
         frozen = replace(still, received_ns=now_ns, tick=now_ns)
@@ -122,7 +122,7 @@ def test_a_state_is_frozen_when_all_its_sensors_are(part: str) -> None:
 
 
 def test_a_message_that_is_repeated_is_a_frozen_state() -> None:
-    stream = StateStream(GO2)
+    stream = StateMonitor(GO2)
     stream.measure(healthy_inputs(0), 0)
     for now_ms in range(2, 31, 2):
         counters = LinkCounters(duplicate=now_ms // 2)
@@ -137,7 +137,7 @@ def test_a_message_that_is_repeated_is_a_frozen_state() -> None:
 
 
 def test_what_was_repeated_before_the_first_state_freezes_nothing() -> None:
-    stream = StateStream(GO2)
+    stream = StateMonitor(GO2)
     for now_ns in (0, MS):
         counters = LinkCounters(duplicate=5 + now_ns)
         before = healthy_inputs(0, state=None, counters=counters)
@@ -145,13 +145,13 @@ def test_what_was_repeated_before_the_first_state_freezes_nothing() -> None:
 
 
 def test_a_first_state_of_zeros_counts_from_its_arrival() -> None:
-    stream = StateStream(GO2)
+    stream = StateMonitor(GO2)
     first = healthy_inputs(0, state=healthy_state(5 * S))
     assert value(stream, "state_unchanged_s", first, 5 * S) == 0
 
 
 def test_a_slow_stream_shows_as_the_share_that_is_missing() -> None:
-    stream = StateStream(GO2)
+    stream = StateMonitor(GO2)
     received = 1
     for now_ns in range(0, 2 * S, TICK):
         received += now_ns % (4 * TICK) != 0
@@ -164,7 +164,7 @@ def test_a_slow_stream_shows_as_the_share_that_is_missing() -> None:
 
 def test_the_time_before_the_first_message_is_no_loss() -> None:
     """A stack may be told to stand up within a second of finding the robot."""
-    stream = StateStream(GO2)
+    stream = StateMonitor(GO2)
     for now_ns in range(0, S, TICK):
         stream.measure(healthy_inputs(now_ns, state=None, counters=LinkCounters()), now_ns)
     losses = []
@@ -176,7 +176,7 @@ def test_the_time_before_the_first_message_is_no_loss() -> None:
 
 
 def test_a_full_rate_shows_no_loss() -> None:
-    stream = StateStream(GO2)
+    stream = StateMonitor(GO2)
     for now_ns in range(0, 2 * S, TICK):
         loss = stream.measure(healthy_inputs(now_ns), now_ns)["state_rate_loss"]
     assert loss is not None
@@ -184,7 +184,7 @@ def test_a_full_rate_shows_no_loss() -> None:
 
 
 def test_flawed_samples_are_counted_by_the_second() -> None:
-    stream = StateStream(GO2)
+    stream = StateMonitor(GO2)
     stream.measure(healthy_inputs(0), 0)
     counters = LinkCounters(bad_crc=3, bad_length=4, not_finite=2)
     readings = stream.measure(healthy_inputs(0, counters=counters), MS)
@@ -196,7 +196,7 @@ def test_flawed_samples_are_counted_by_the_second() -> None:
 
 
 def test_a_standing_robot_is_upright_and_supported() -> None:
-    readings = Posture().measure(with_state(), 0)
+    readings = PostureMonitor().measure(with_state(), 0)
     assert readings["tilt_rad"] == Reading(0.0)
     assert readings["quaternion_error"] == Reading(0.0)
     assert readings["gravity_error_rad"] == Reading(0.0)
@@ -205,7 +205,7 @@ def test_a_standing_robot_is_upright_and_supported() -> None:
 
 
 def test_posture_is_kept_between_states() -> None:
-    posture = Posture()
+    posture = PostureMonitor()
     assert posture.measure(healthy_inputs(0, state=None), 0) == {}
     seen = posture.measure(with_state(), 0)
     assert posture.measure(healthy_inputs(0, state=None), TICK) == seen
@@ -216,17 +216,17 @@ def test_posture_is_kept_between_states() -> None:
 def test_tilt_is_the_angle_from_upright_about_any_level_axis(axis: int, angle: float) -> None:
     quaternion = np.zeros(4, np.float32)
     quaternion[0], quaternion[axis] = math.cos(angle / 2), math.sin(angle / 2)
-    tilt = value(Posture(), "tilt_rad", with_state(quaternion=quaternion))
+    tilt = value(PostureMonitor(), "tilt_rad", with_state(quaternion=quaternion))
     assert tilt == pytest.approx(angle, abs=1e-3)
 
 
 def test_turning_on_the_spot_is_no_tilt() -> None:
     quaternion = floats(math.cos(1), 0, 0, math.sin(1))
-    assert value(Posture(), "tilt_rad", with_state(quaternion=quaternion)) == 0
+    assert value(PostureMonitor(), "tilt_rad", with_state(quaternion=quaternion)) == 0
 
 
 def test_tilt_of_a_quaternion_out_of_range_is_still_an_angle() -> None:
-    assert value(Posture(), "tilt_rad", with_state(quaternion=floats(0, 2, 0, 0))) == math.pi
+    assert value(PostureMonitor(), "tilt_rad", with_state(quaternion=floats(0, 2, 0, 0))) == math.pi
 
 
 @pytest.mark.parametrize(
@@ -234,19 +234,19 @@ def test_tilt_of_a_quaternion_out_of_range_is_still_an_angle() -> None:
     [((0, 0, 0, 0), 1.0), ((0.9, 0, 0, 0), 0.1), ((0, 3, 0, 4), 4.0), ((0, 0, 1.1, 0), 0.1)],
 )
 def test_a_quaternion_that_is_none(quaternion: tuple[float, ...], error: float) -> None:
-    seen = value(Posture(), "quaternion_error", with_state(quaternion=floats(*quaternion)))
+    seen = value(PostureMonitor(), "quaternion_error", with_state(quaternion=floats(*quaternion)))
     assert seen == pytest.approx(error, abs=1e-6)
 
 
 def test_the_imu_at_the_end_of_its_range() -> None:
     spin = with_state(gyroscope=floats(0, 34.9, 0))
-    assert value(Posture(), "imu_range", spin) == pytest.approx(1.0)
+    assert value(PostureMonitor(), "imu_range", spin) == pytest.approx(1.0)
     hit = with_state(accelerometer=floats(0, 157.0 * 2, 0))
-    assert value(Posture(), "imu_range", hit) == pytest.approx(2.0)
+    assert value(PostureMonitor(), "imu_range", hit) == pytest.approx(2.0)
 
 
 def gravity_error(quaternion: np.ndarray, accelerometer: np.ndarray, seconds: float) -> float:
-    posture = Posture()
+    posture = PostureMonitor()
     for now_ns in range(0, round(seconds * S), TICK):
         inputs = with_state(now_ns, quaternion=quaternion, accelerometer=accelerometer)
         reading = posture.measure(inputs, now_ns)["gravity_error_rad"]
@@ -276,7 +276,7 @@ def test_upside_down_by_the_accelerometer_alone_is_a_half_turn() -> None:
 
 
 def test_in_free_fall_down_is_unknown() -> None:
-    posture = Posture()
+    posture = PostureMonitor()
     for now_ns in range(0, S, TICK):
         readings = posture.measure(with_state(now_ns, accelerometer=floats(0, 0, 0.1)), now_ns)
     assert readings["gravity_error_rad"] is None
@@ -284,7 +284,7 @@ def test_in_free_fall_down_is_unknown() -> None:
 
 
 def test_a_long_gap_takes_the_new_value_and_no_more() -> None:
-    posture = Posture()
+    posture = PostureMonitor()
     posture.measure(with_state(0), 0)
     inputs = with_state(10 * S, accelerometer=floats(9.81, 0, 0))
     assert value(posture, "gravity_error_rad", inputs) == pytest.approx(math.pi / 2)
@@ -296,35 +296,35 @@ def test_a_long_gap_takes_the_new_value_and_no_more() -> None:
 def test_a_joint_beyond_its_range_is_named() -> None:
     q = GO2.stand_pose.copy()
     q[2] = GO2.stop_high[2] + 0.25
-    reading = Joints(GO2).measure(with_state(q=q), 0)["joint_excess_rad"]
+    reading = JointMonitor(GO2).measure(with_state(q=q), 0)["joint_excess_rad"]
     assert reading == Reading(pytest.approx(0.25, abs=1e-5), "FR_calf_joint")
     q[2] = GO2.stop_low[2] - 0.5
-    reading = Joints(GO2).measure(with_state(q=q), 0)["joint_excess_rad"]
+    reading = JointMonitor(GO2).measure(with_state(q=q), 0)["joint_excess_rad"]
     assert reading == Reading(pytest.approx(0.5, abs=1e-5), "FR_calf_joint")
 
 
 def test_within_its_range_the_excess_is_negative() -> None:
-    assert value(Joints(GO2), "joint_excess_rad", with_state()) < 0
+    assert value(JointMonitor(GO2), "joint_excess_rad", with_state()) < 0
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_speed_and_torque_are_shares_of_the_joints_own_limit(sign: int) -> None:
     dq, torque = np.zeros(12, np.float32), np.zeros(12, np.float32)
     dq[5], torque[1] = sign * 15.7 / 2, sign * 23.7 * 0.75
-    readings = Joints(GO2).measure(with_state(dq=dq, torque=torque), 0)
+    readings = JointMonitor(GO2).measure(with_state(dq=dq, torque=torque), 0)
     assert readings["joint_speed"] == Reading(pytest.approx(0.5), "FL_calf_joint")
     assert readings["joint_torque"] == Reading(pytest.approx(0.75), "FR_thigh_joint")
 
 
 def test_joint_readings_are_kept_between_states() -> None:
-    joints = Joints(GO2)
+    joints = JointMonitor(GO2)
     assert joints.measure(healthy_inputs(0, state=None), 0) == {}
     seen = joints.measure(with_state(), 0)
     assert joints.measure(healthy_inputs(0, state=None), TICK) == seen
 
 
 def test_lost_packets_are_counted_from_the_start_and_the_motor_is_named() -> None:
-    joints = Joints(GO2)
+    joints = JointMonitor(GO2)
     lost = np.full(12, 1000, np.uint32)
     assert joints.measure(with_state(lost=lost), 0)["motor_lost_per_s"] == Reading(0, "")
     lost = lost.copy()
@@ -340,7 +340,7 @@ def test_lost_packets_are_counted_from_the_start_and_the_motor_is_named() -> Non
 def test_the_battery() -> None:
     cells = np.array([3900, 3650, 3800, 0, 0], np.uint16)
     inputs = with_state(battery_percent=17, cell_millivolts=cells, voltage=25.5)
-    battery = Battery()
+    battery = BatteryMonitor()
     assert battery.measure(healthy_inputs(0, state=None), 0) == {}
     seen = battery.measure(inputs, 0)
     assert seen == {
@@ -352,15 +352,15 @@ def test_the_battery() -> None:
 
 
 def test_a_battery_at_zero_is_known_and_one_that_is_not_told_is_not() -> None:
-    assert value(Battery(), "battery_percent", with_state(battery_percent=0)) == 0
-    assert Battery().measure(with_state(battery_percent=-1), 0) == {}
+    assert value(BatteryMonitor(), "battery_percent", with_state(battery_percent=0)) == 0
+    assert BatteryMonitor().measure(with_state(battery_percent=-1), 0) == {}
 
 
 def test_the_zeros_of_a_foreign_simulator_say_nothing_but_its_chord_does() -> None:
     chord = bytes((0, 0)) + buttons("L2", "B")[2:]  # a gamepad's bytes, without a remote's header
     inputs = replace(with_state(battery_percent=0, remote=chord), foreign_simulator=True)
-    assert Battery().measure(inputs, 0) == {}
-    control = RemoteControl("")
+    assert BatteryMonitor().measure(inputs, 0) == {}
+    control = RemoteMonitor("")
     control.measure(inputs, 0)
     seen = control.measure(inputs, 5000 * MS)
     assert seen["remote_silence_s"] is None
@@ -369,7 +369,7 @@ def test_the_zeros_of_a_foreign_simulator_say_nothing_but_its_chord_does() -> No
 
 def test_a_battery_without_cells_has_no_imbalance() -> None:
     cells = np.zeros(0, np.uint16)
-    assert value(Battery(), "cell_imbalance_v", with_state(cell_millivolts=cells)) == 0
+    assert value(BatteryMonitor(), "cell_imbalance_v", with_state(cell_millivolts=cells)) == 0
 
 
 # the remote
@@ -385,18 +385,18 @@ def buttons(*pressed: str) -> bytes:
 )
 def test_the_estop_chord(pressed: tuple[str, ...], asked: float) -> None:
     inputs = with_state(remote=buttons(*pressed))
-    assert value(RemoteControl("R2"), "remote_estop", inputs) == asked
+    assert value(RemoteMonitor("R2"), "remote_estop", inputs) == asked
 
 
 def test_the_chord_is_kept_between_states_and_let_go() -> None:
-    control = RemoteControl("R2")
+    control = RemoteMonitor("R2")
     control.measure(with_state(remote=buttons("L2", "B")), 0)
     assert value(control, "remote_estop", healthy_inputs(0, state=None)) == 1
     assert value(control, "remote_estop", with_state(remote=buttons())) == 0
 
 
 def test_the_dead_man_counts_while_it_walks_and_the_button_is_free() -> None:
-    control = RemoteControl("R1")
+    control = RemoteMonitor("R1")
     free, held = with_state(), with_state(remote=buttons("R1"))
     standing = replace(free, report=replace(WALKING, mode="stand"))
     assert control.measure(free, 0)["dead_man_s"] is None
@@ -410,13 +410,13 @@ def test_the_dead_man_counts_while_it_walks_and_the_button_is_free() -> None:
 
 
 def test_without_a_dead_man_button_nobody_must_hold_one() -> None:
-    control = RemoteControl("")
+    control = RemoteMonitor("")
     control.measure(with_state(), 0)
     assert control.measure(with_state(), 100 * MS)["dead_man_s"] is None
 
 
 def test_a_remote_that_was_never_on_is_silent_since_the_first_state() -> None:
-    control, off, on = RemoteControl("R2"), bytes(40), b"\x55\x51" + bytes(38)
+    control, off, on = RemoteMonitor("R2"), bytes(40), b"\x55\x51" + bytes(38)
     assert control.measure(healthy_inputs(0, state=None), 0)["remote_silence_s"] is None
     assert value(control, "remote_silence_s", with_state(remote=off), 0) == 0
     never = value(control, "remote_silence_s", with_state(remote=off), 50 * MS)
@@ -430,18 +430,18 @@ def test_a_remote_that_was_never_on_is_silent_since_the_first_state() -> None:
 
 
 def test_without_control_only_the_wire_is_judged() -> None:
-    readings = Control().measure(healthy_inputs(0, report=None), 0)
+    readings = ControlMonitor().measure(healthy_inputs(0, report=None), 0)
     assert readings == {"command_not_finite": Reading(0)}
 
 
 def test_wild_commands_on_the_wire_are_counted() -> None:
-    control = Control()
+    control = ControlMonitor()
     control.measure(healthy_inputs(0), 0)
     assert value(control, "command_not_finite", healthy_inputs(0, command_not_finite=1), MS) == 1
 
 
 def test_what_control_reports_is_measured() -> None:
-    control = Control()
+    control = ControlMonitor()
     assert control.measure(healthy_inputs(0), 0) == {
         "command_not_finite": Reading(0),
         "deadline_misses_per_s": Reading(0),
@@ -462,7 +462,7 @@ def test_what_control_reports_is_measured() -> None:
 
 
 def test_a_new_control_process_starts_a_new_count_of_misses() -> None:
-    control = Control()
+    control = ControlMonitor()
     control.measure(healthy_inputs(0), 0)
     later = replace(WALKING, pid=43, deadline_misses=500)
     assert value(control, "deadline_misses_per_s", healthy_inputs(0, report=later), MS) == 0
@@ -470,11 +470,11 @@ def test_a_new_control_process_starts_a_new_count_of_misses() -> None:
 
 def test_silence_weighs_by_whether_the_robot_is_driven() -> None:
     idle = healthy_inputs(0, report=DAMPING, command_damping=True)
-    readings = Control().measure(idle, 0)
+    readings = ControlMonitor().measure(idle, 0)
     assert readings["idle_silence_s"] == Reading(0.005)
     assert "control_silence_s" not in readings
     leaving = healthy_inputs(0, report=replace(DAMPING, leaving=True), command_damping=True)
-    assert not {"idle_silence_s", "control_silence_s"} & set(Control().measure(leaving, 0))
+    assert not {"idle_silence_s", "control_silence_s"} & set(ControlMonitor().measure(leaving, 0))
 
 
 @pytest.mark.parametrize(
@@ -497,12 +497,12 @@ def test_driving_by_word_or_by_wire(
 
 def test_a_policy_is_judged_only_while_it_walks() -> None:
     standing = replace(WALKING, mode="stand")
-    readings = Control().measure(healthy_inputs(0, report=standing), 0)
+    readings = ControlMonitor().measure(healthy_inputs(0, report=standing), 0)
     assert not {"out_of_distribution", "command_age_s"} & set(readings)
 
 
 def test_a_robot_nobody_ever_steered_just_stands() -> None:
-    readings = Control().measure(
+    readings = ControlMonitor().measure(
         healthy_inputs(0, report=replace(WALKING, command_age_s=math.inf)), 0
     )
     assert "command_age_s" not in readings
@@ -511,41 +511,41 @@ def test_a_robot_nobody_ever_steered_just_stands() -> None:
 def test_sport_modes_own_writer_is_no_stranger() -> None:
     """Before its release the vendor writes rt/lowcmd itself: that must not keep us from asking."""
     writing = healthy_inputs(0, lingering=("sport",), report=None, vendor_mode=True)
-    assert value(Surroundings(), "strangers", writing) == 0
+    assert value(SystemMonitor(), "strangers", writing) == 0
 
 
 def test_strangers_are_named_and_rival_only_a_robot_that_is_driven() -> None:
     writing, lately = ("teleop",), ("app", "teleop")
     inputs = healthy_inputs(0, rivals=writing, lingering=lately)
-    readings = Surroundings().measure(inputs, 0)
+    readings = SystemMonitor().measure(inputs, 0)
     assert readings["strangers"] == Reading(2, "app, teleop")
     assert readings["rivals"] == Reading(1, "teleop")
     idle = healthy_inputs(0, rivals=writing, lingering=lately, report=None)
-    readings = Surroundings().measure(idle, 0)
+    readings = SystemMonitor().measure(idle, 0)
     assert readings["strangers"] == Reading(2, "app, teleop")
     assert readings["rivals"] == Reading(0, "teleop")
 
 
 def test_sport_mode_matters_while_the_robot_is_driven() -> None:
-    assert value(Surroundings(), "sport_mode", healthy_inputs(0)) == 0
-    assert value(Surroundings(), "sport_mode", healthy_inputs(0, sport_mode=True)) == 1
+    assert value(SystemMonitor(), "sport_mode", healthy_inputs(0)) == 0
+    assert value(SystemMonitor(), "sport_mode", healthy_inputs(0, sport_mode=True)) == 1
     idle = healthy_inputs(0, sport_mode=True, report=None)
-    assert value(Surroundings(), "sport_mode", idle) == 0
+    assert value(SystemMonitor(), "sport_mode", idle) == 0
 
 
 def test_recorder_and_disk_are_passed_on_where_known() -> None:
-    readings = Surroundings().measure(healthy_inputs(0), 0)
+    readings = SystemMonitor().measure(healthy_inputs(0), 0)
     assert readings["recorder_silence_s"] == Reading(0.5)
     assert readings["disk_free_gb"] == Reading(100.0)
     unknown = healthy_inputs(0, recorder_silence_s=None, disk_free_gb=None)
-    readings = Surroundings().measure(unknown, 0)
+    readings = SystemMonitor().measure(unknown, 0)
     assert readings["recorder_silence_s"] is None
     assert readings["disk_free_gb"] is None
 
 
 @pytest.mark.parametrize("jump_s", [-3600, 3600])
 def test_a_jump_of_the_wall_clock_is_seen_once(jump_s: int) -> None:
-    surroundings = Surroundings()
+    surroundings = SystemMonitor()
     assert value(surroundings, "clock_jump_s", healthy_inputs(0), 0) == 0
     assert value(surroundings, "clock_jump_s", healthy_inputs(TICK), TICK) == 0
     jumped = healthy_inputs(2 * TICK)
@@ -555,7 +555,7 @@ def test_a_jump_of_the_wall_clock_is_seen_once(jump_s: int) -> None:
 
 
 def test_cells_that_drift_apart_later_are_seen_and_none_at_all_are_even() -> None:
-    battery = Battery()
+    battery = BatteryMonitor()
     even = np.full(8, 3700, np.uint16)
     apart = even.copy()
     apart[3] -= 250
@@ -566,7 +566,7 @@ def test_cells_that_drift_apart_later_are_seen_and_none_at_all_are_even() -> Non
 
 def test_a_remote_is_there_by_its_header_alone_and_a_dead_man_only_if_asked_for() -> None:
     stray = bytes([0, 0, 255]) + bytes(37)
-    control = RemoteControl("")
+    control = RemoteMonitor("")
     control.measure(with_state(remote=stray), 0)
     readings = control.measure(with_state(remote=stray), 100 * MS)
     assert readings["remote_silence_s"] == Reading(pytest.approx(0.1))
@@ -591,7 +591,7 @@ def test_a_robot_that_may_recover_has_not_fallen_once_it_lies_or_gets_up() -> No
         idle = mode == "damping"
         report = replace(inputs.report, mode=mode, damping=idle)
         inputs = replace(inputs, report=report, command_damping=idle)
-        posture = Posture(may_recover)
+        posture = PostureMonitor(may_recover)
         posture.measure(inputs, 0)
         reading = posture.measure(inputs, int(after_s * 1e9))["fallen_rad"]
         assert reading is not None
@@ -606,7 +606,7 @@ def test_a_robot_that_may_recover_has_not_fallen_once_it_lies_or_gets_up() -> No
 
 
 def test_recovering_is_timed_from_its_beginning() -> None:
-    posture = Posture(may_recover=True)
+    posture = PostureMonitor(may_recover=True)
     inputs = with_state()
     assert inputs.report is not None
     recovering = replace(inputs, report=replace(inputs.report, mode="recovering", damping=False))
@@ -627,7 +627,7 @@ def test_a_command_is_judged_by_itself_before_the_first_state() -> None:
 
 
 def test_without_a_state_or_a_drive_there_is_no_speed() -> None:
-    motion = Motion(GO2)
+    motion = MotionMonitor(GO2)
     assert motion.measure(healthy_inputs(0, state=None), 0) == {}
     assert motion.measure(healthy_inputs(0, report=None), 0) == {}
     assert set(motion.measure(healthy_inputs(0), 0)) == {"turning_rate", "speed"}
@@ -635,5 +635,5 @@ def test_without_a_state_or_a_drive_there_is_no_speed() -> None:
 
 def test_a_robot_of_unknown_legs_is_still_not_allowed_to_spin() -> None:
     legs = {name: leg.model_copy(update={"geometry": None}) for name, leg in GO2.legs.items()}
-    motion = Motion(GO2.model_copy(update={"legs": legs}))
+    motion = MotionMonitor(GO2.model_copy(update={"legs": legs}))
     assert set(motion.measure(healthy_inputs(0), 0)) == {"turning_rate"}

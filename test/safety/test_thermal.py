@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sim2real_deploy.safety.inputs import Reading
-from sim2real_deploy.safety.thermal import Heat, HeatPredictor, _time_to, torque_fraction
+from sim2real_deploy.safety.thermal import HeatMonitor, HeatPredictor, _time_to, torque_fraction
 from support.safety_world import GO2, MS, healthy_inputs, healthy_state
 
 LIMIT = 80.0
@@ -128,7 +128,7 @@ def test_torque_falls_in_a_line_between_the_tiers() -> None:
 
 
 def test_the_hottest_motor_and_the_first_to_be_too_hot_are_named() -> None:
-    heat = Heat(GO2, LIMIT)
+    heat = HeatMonitor(GO2, LIMIT)
     assert heat.measure(healthy_inputs(0, state=None), 0) == {}
     temperatures = np.full(12, 30, np.int8)
     temperatures[3] = 70
@@ -145,7 +145,7 @@ def test_the_hottest_motor_and_the_first_to_be_too_hot_are_named() -> None:
 
 
 def test_it_looks_ten_times_a_second() -> None:
-    heat = Heat(GO2, LIMIT)
+    heat = HeatMonitor(GO2, LIMIT)
     first = heat.measure(healthy_inputs(0), 0)
     hot = healthy_state(0, temperature=np.full(12, 70, np.int8))
     assert heat.measure(healthy_inputs(0, state=hot), 99 * MS) is first
@@ -160,6 +160,6 @@ def test_the_time_left_at_its_ends() -> None:
 
 
 def test_it_looks_no_more_often_later_on() -> None:
-    heat = Heat(GO2, LIMIT)
+    heat = HeatMonitor(GO2, LIMIT)
     first = heat.measure(healthy_inputs(0), 1000 * MS)
     assert heat.measure(healthy_inputs(0), 1050 * MS) is first

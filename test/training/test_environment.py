@@ -5,7 +5,7 @@ import pytest
 
 from sim2real_deploy.policy.contract import Group
 from sim2real_deploy.policy.observations import Observation
-from sim2real_deploy.policy.terms import Seen, Sight
+from sim2real_deploy.policy.terms import BatchInput, TermInput
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import TrainingConfig, load_training
 from sim2real_deploy.training.curriculum import TerrainCurriculum
@@ -46,11 +46,13 @@ def test_training_sees_what_the_deployed_policy_will_see() -> None:
     """Frame after frame, history included, from the first one on."""
     rng = np.random.default_rng(1)
     group = Group(input="observation", terms=CONFIG.observation)
-    deployed = Observation(group, Seen.nothing(ROBOT.stand_pose.tolist()), ROBOT.joint_names, "")
+    deployed = Observation(
+        group, TermInput.nothing(ROBOT.stand_pose.tolist()), ROBOT.joint_names, ""
+    )
     values = np.zeros(len(deployed.labels), np.float32)
     deployed.place(values)
     trained = Observer(CONFIG, ROBOT, 1)
-    seen = Seen.nothing(ROBOT.stand_pose.tolist())
+    seen = TermInput.nothing(ROBOT.stand_pose.tolist())
     for step in range(7):
         turning, gravity, command = rng.normal(size=(3, 3)).astype(np.float32)
         q, dq, action = rng.normal(size=(3, JOINTS)).astype(np.float32)
@@ -60,7 +62,7 @@ def test_training_sees_what_the_deployed_policy_will_see() -> None:
         deployed.push(seen)
         phase = np.array([seen.time_s / CONFIG.gait.period % 1], np.float32)
         parts = (part[None] for part in (turning, gravity, command, q, dq, action))
-        frame = trained.values(Sight(*parts, phase))
+        frame = trained.values(BatchInput(*parts, phase))
         assert trained.remember(frame, np.array([step == 0]))[0] == pytest.approx(values, abs=1e-5)
 
 

@@ -14,7 +14,7 @@ from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import load_training
 from sim2real_deploy.training.evidence import ranges_from
 from sim2real_deploy.twin.config import Encoders, Imperfections, Motors, Trunk
-from sim2real_deploy.twin.files import Finding, Provenance, TwinFile, write_twin_file
+from sim2real_deploy.twin.files import IdentifiedFigure, Provenance, TwinFile, write_twin_file
 
 ROBOT = load_robot("go2")
 STRENGTH = {joint: 0.7 + 0.02 * i for i, joint in enumerate(ROBOT.joint_names)}
@@ -22,8 +22,8 @@ OFFSET = {joint: 0.01 * i for i, joint in enumerate(ROBOT.joint_names)}
 FRICTION = {joint: 0.1 + 0.05 * i for i, joint in enumerate(ROBOT.joint_names)}
 
 
-def identified(value: float, half: float) -> Finding:
-    return Finding(verdict="identified", value=value, low=value - half, high=value + half)
+def identified(value: float, half: float) -> IdentifiedFigure:
+    return IdentifiedFigure(verdict="identified", value=value, low=value - half, high=value + half)
 
 
 def twin_file(
@@ -34,7 +34,9 @@ def twin_file(
         "motors.strength": {j: identified(v, strength_half * v) for j, v in strength.items()},
         "motors.delay": {j: identified(0.012, 0.0005) for j in strength},
         "motors.friction": {
-            j: Finding(verdict=friction, value=v, low=v * 0.99, high=v * 1.01, hint="hang it up")
+            j: IdentifiedFigure(
+                verdict=friction, value=v, low=v * 0.99, high=v * 1.01, hint="hang it up"
+            )
             for j, v in FRICTION.items()
         },
         "encoders.offset": {j: identified(v, 0.002) for j, v in OFFSET.items()},

@@ -14,7 +14,7 @@ from sim2real_deploy.policy.contract import Estimate
 from sim2real_deploy.policy.estimates import RECOGNISED
 from sim2real_deploy.policy.onnx_file import open_network
 from sim2real_deploy.robots import load_robot
-from sim2real_deploy.training.config import Network, load_training
+from sim2real_deploy.training.config import NetworkConfig, load_training
 from sim2real_deploy.training.environment import TOLD
 from sim2real_deploy.training.export import ExtraOutput, export, network
 from sim2real_deploy.training.ppo import Actor, Felt
@@ -74,7 +74,7 @@ def test_the_written_network_computes_what_torch_computes() -> None:
     sizes |= {"steering_gain": 1.0, "exported_gain": 1.0, "steering_reach": 0.1}
     steering = torch.randn(2, 7)
     felt = Felt(slice(0, 2), steering, reach=0.1)  # less than what most of what is felt is
-    actor = Actor(7, 3, Network(**sizes, initial_std=1, final_std=0.1), felt)
+    actor = Actor(7, 3, NetworkConfig(**sizes, initial_std=1, final_std=0.1), felt)
     parts = ([p.detach().numpy() for p in part.parameters()] for part in (actor.feel, actor.act))
     mass = Estimate(output="mass", names=("mass",), units=("kg",))
     both = Estimate(output="both", names=("one", "two"), units=("1", "1"))

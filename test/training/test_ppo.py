@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from sim2real_deploy.training.config import Network, load_training
+from sim2real_deploy.training.config import NetworkConfig, load_training
 from sim2real_deploy.training.ppo import Batch, Felt, Learner, advantages, log_probability
 
 PPO = load_training("go2_walk").ppo
-NETWORK = Network(
+NETWORK = NetworkConfig(
     hidden=(32,),
     feeling=(16,),
     steering_gain=0.0,

@@ -9,7 +9,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.files import (
-    Finding,
+    IdentifiedFigure,
     Provenance,
     TwinFile,
     load_imperfections,
@@ -33,7 +33,7 @@ def test_a_figure_is_one_for_all_by_ending_or_by_name_and_the_longest_wins() -> 
     assert figures[-1] == 9.0
     with pytest.raises(Refusal, match=r"motors.lag: go2 has no joint knee"):
         per_joint({"knee": 1.0}, ROBOT, "motors.lag")
-    with pytest.raises(Refusal, match=r"says nothing of FR_calf_joint"):
+    with pytest.raises(Refusal, match=r"has no value for FR_calf_joint"):
         per_joint({"hip_joint": 1.0, "thigh_joint": 1.0}, ROBOT, "motors.lag")
 
 
@@ -155,7 +155,7 @@ def test_a_twin_has_a_name_a_robot_and_sources() -> None:
 
 
 def test_a_twin_file_is_written_once_and_read_back(tmp_path: Path) -> None:
-    found = {"motors.friction": {"FR_hip_joint": Finding(verdict="identified", value=0.2)}}
+    found = {"motors.friction": {"FR_hip_joint": IdentifiedFigure(verdict="identified", value=0.2)}}
     provenance = Provenance(date="2026-01-01", version="1", recordings={"a": "b"}, findings=found)
     twin = Imperfections.model_validate({"motors": {"friction": dict.fromkeys(NAMES, 0.2)}})
     file = TwinFile(robot="go2", about="x", sources={}, twin=twin, identified=provenance)
@@ -163,5 +163,5 @@ def test_a_twin_file_is_written_once_and_read_back(tmp_path: Path) -> None:
     write_twin_file(path, file)
     assert load_twin_file(str(path), "go2") == file
     assert load_imperfections(str(path)).motors.friction["RL_calf_joint"] == 0.2  # type: ignore[index]
-    with pytest.raises(Refusal, match="is there already"):
+    with pytest.raises(Refusal, match="already exists"):
         write_twin_file(path, file)

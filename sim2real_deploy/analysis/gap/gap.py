@@ -12,7 +12,7 @@ from sim2real_deploy.analysis.gap.distances import auc, distances
 from sim2real_deploy.analysis.gap.figures import Figure, Speed, compare_figures, compare_speeds
 from sim2real_deploy.analysis.gap.walk import LEAST_S, LEAST_WATCHED_S, SETTLE_S, Walk
 from sim2real_deploy.analysis.gap.world_fit import World, motion_of_walk
-from sim2real_deploy.analysis.twin_replay import Errors, replay_errors
+from sim2real_deploy.analysis.twin_replay import ReplayErrors, replay_errors
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.twin.config import Imperfections
@@ -41,7 +41,7 @@ class Gap:
     findings: Findings | None  # None where torque was not recorded
     figures: tuple[Figure, ...]
     speeds: tuple[Speed, ...]
-    open_loop: Errors
+    open_loop: ReplayErrors
     twin_fell_s: float | None
     beliefs: tuple[Belief, ...] = ()  # the robot's own, where the bag holds them
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.identify.figures import Figures
+from sim2real_deploy.identify.figures import JointFigures
 from sim2real_deploy.identify.learn.mlp import fit_mlp
 from sim2real_deploy.identify.learn.samples import (
     MOVING,
@@ -50,7 +50,7 @@ AGES = {"torque": (0.0, 0.010, 0.020)}
 
 
 @dataclass(frozen=True, slots=True)
-class Errors:
+class ActuatorErrors:
     """rms, Nm, of one joint in held-out rows."""
 
     torque: float  # the torque itself
@@ -60,13 +60,15 @@ class Errors:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class ActuatorResult:
     """A network with what it is worth on data that neither fitted nor chose it."""
 
     robot: RobotSpec
     weights: ActuatorWeights
-    reported: tuple[Errors, ...]  # of the torque that boards report, by joint
-    carried: tuple[Errors, ...]  # of the torque that moves the leg, by joint; () if nothing hangs
+    reported: tuple[ActuatorErrors, ...]  # of the torque that boards report, by joint
+    carried: tuple[
+        ActuatorErrors, ...
+    ]  # of the torque that moves the leg, by joint; () if nothing hangs
     unseen_gains: dict[str, tuple[float, float, float]]  # identified, learnt without it, and with
     samples: tuple[Samples, ...]
     gain_sets: tuple[str, ...]
@@ -75,12 +77,12 @@ class Learned:
 def learn_actuator(
     robot: RobotSpec,
     recordings: Sequence[Recording],
-    figures: Figures,
+    figures: JointFigures,
     form: str,
     progress: Progress,
     *,
     leave_out: bool = True,
-) -> Learned:
+) -> ActuatorResult:
     check(robot, recordings)
     sets = GainSets()
     progress("reading", 0.0)
@@ -100,7 +102,7 @@ def learn_actuator(
     carried = tuple(
         _errors(samples, whole, joint, True) for joint in range(robot.joint_count if hung else 0)
     )
-    return Learned(robot, whole, reported, carried, unseen, tuple(samples), names)
+    return ActuatorResult(robot, whole, reported, carried, unseen, tuple(samples), names)
 
 
 def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
@@ -240,7 +242,7 @@ def _choose(weights: ActuatorWeights, samples: Sequence[Samples], without: int |
 
 def _errors(
     samples: Sequence[Samples], weights: ActuatorWeights, joint: int, carried: bool
-) -> Errors:
+) -> ActuatorErrors:
     """In blocks that judge."""
     squares, count = np.zeros(4), 0
     for part in samples:
@@ -249,7 +251,7 @@ def _errors(
         if new is not None:
             squares += (new**2).sum(axis=1)
             count += new.shape[1]
-    return Errors(*np.sqrt(squares / max(count, 1)).tolist())
+    return ActuatorErrors(*np.sqrt(squares / max(count, 1)).tolist())
 
 
 def part_errors(

@@ -39,7 +39,7 @@ DELTA = "+ delta action"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DeltaResult:
     robot: RobotSpec
     network: DeltaWeights | None  # None: it does not help in held-out windows
     horizons: tuple[float, ...]
@@ -87,7 +87,7 @@ class Found:
 
 def learn_action(
     robot: RobotSpec, recordings: Sequence[Recording], twin: Imperfections, progress: Progress
-) -> Found:
+) -> DeltaResult:
     """On all recordings; of each, one block of time in five is kept back to judge."""
     check(robot, recordings)
     kp, kd = _gains(recordings)
@@ -118,7 +118,7 @@ def learn_action(
     errors[DELTA] = learned if helps else last
     changes = np.concatenate([part.deltas for part in parts])
     rms = float(np.sqrt(np.mean(changes**2)))
-    return Found(robot, network if helps else None, HORIZONS, errors, rms)
+    return DeltaResult(robot, network if helps else None, HORIZONS, errors, rms)
 
 
 def _steps(robot: RobotSpec, twin: Imperfections, kp: Array, kd: Array) -> dict[str, Simulator]:

@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.identify.figures import Figures
+from sim2real_deploy.identify.figures import JointFigures
 from sim2real_deploy.identify.legs import GRAVITY, legs_model
 from sim2real_deploy.identify.recording import Recording, slope, smooth
 from sim2real_deploy.robots import RobotSpec
@@ -61,7 +61,7 @@ class Samples:
 
 
 def make_samples(
-    recordings: Sequence[Recording], figures: Figures, sets: "GainSets"
+    recordings: Sequence[Recording], figures: JointFigures, sets: "GainSets"
 ) -> list[Samples]:
     age = _best_age(recordings, figures)
     return [_of_recording(recording, figures, age, sets) for recording in recordings]
@@ -82,7 +82,9 @@ class GainSets:
         return np.array([self.names.index(name) for name in names])[which.ravel()]
 
 
-def _of_recording(recording: Recording, figures: Figures, age: float, sets: GainSets) -> Samples:
+def _of_recording(
+    recording: Recording, figures: JointFigures, age: float, sets: GainSets
+) -> Samples:
     q, dq = _read(recording, "q"), _read(recording, "dq")
     kp, kd = recording["kp"], recording["kd"]
     target, target_dq = recording["target_q"], recording["target_dq"]
@@ -121,7 +123,7 @@ def _of_recording(recording: Recording, figures: Figures, age: float, sets: Gain
     )
 
 
-def creeping(robot: RobotSpec, figures: Figures) -> Array:
+def creeping(robot: RobotSpec, figures: JointFigures) -> Array:
     """rad/s of each joint below which MuJoCo's dry friction, a soft constraint, is not full: there
     it brakes like a damper, and a higher friction would change nothing."""
     model = legs_model(robot, lags=False)
@@ -147,7 +149,7 @@ def _read(recording: Recording, name: str) -> Array:
     return smooth(filled, HALF)
 
 
-def _best_age(recordings: Sequence[Recording], figures: Figures) -> float:
+def _best_age(recordings: Sequence[Recording], figures: JointFigures) -> float:
     """Boards report a torque that may be up to a row older than the state beside it."""
     left = np.zeros(len(AGES))
     for recording in recordings:
@@ -164,7 +166,7 @@ def _best_age(recordings: Sequence[Recording], figures: Figures) -> float:
 
 
 def _asked(
-    recording: Recording, figures: Figures, q: Array, dq: Array, late: Array, age: float
+    recording: Recording, figures: JointFigures, q: Array, dq: Array, late: Array, age: float
 ) -> Array:
     """The identified motor's torque before it lags, bounded as the motor is."""
     seen_q = (1 - age) * q + age * np.roll(q, 1, axis=0)
@@ -196,7 +198,7 @@ def _lagged(values: Array, rows: Array) -> Array:
     return out
 
 
-def _needed(recording: Recording, figures: Figures) -> Array:
+def _needed(recording: Recording, figures: JointFigures) -> Array:
     """By inverse dynamics of the legs on a trunk that stands still, motors' rotors included."""
     model = legs_model(recording.robot, lags=False)
     model.dof_damping[:] = model.dof_frictionloss[:] = 0.0
@@ -217,7 +219,7 @@ def _needed(recording: Recording, figures: Figures) -> Array:
 
 
 def _gravity(
-    recording: Recording, figures: Figures, moved: Array, weight: Array, dq: Array
+    recording: Recording, figures: JointFigures, moved: Array, weight: Array, dq: Array
 ) -> Array:
     """In the trunk's axes: from the IMU, or, without one, what balances the torques best."""
     if "quaternion" in recording:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from mujoco import rollout
 
-from sim2real_deploy.identify.figures import Figures, figures_of
+from sim2real_deploy.identify.figures import JointFigures, figures_of
 from sim2real_deploy.identify.recording import Recording, smooth
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.geometry import gravity_in_body_rows, to_world_rows
@@ -88,7 +88,7 @@ class Simulator:
         self._data = mujoco.MjData(self.model)
         self._rollout = rollout.Rollout(nthread=1)
         self.steps = round(1 / robot.wire.rate_hz / self.model.opt.timestep)
-        figures: Figures = self.figures
+        figures: JointFigures = self.figures
         self.model.actuator_gainprm[:, KP] = figures.strength * kp
         self.model.actuator_gainprm[:, KD] = figures.strength * kd * figures.speed_gain
         self._late = np.rint(figures.delay / self.model.opt.timestep).astype(np.int64)

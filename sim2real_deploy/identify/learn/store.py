@@ -32,7 +32,7 @@ def check_free(output: str) -> None:
     """Before any work: the new twin's files may not be there yet."""
     for path in (twin_path(output), *(_network_path(output, kind) for kind in KINDS)):
         if path.exists():
-            raise Refusal(f"{path}: is there already; choose another name, or take it away first")
+            raise Refusal(f"{path}: already exists; choose another name or remove it first")
 
 
 def store(output: str, file: TwinFile, kind: str, network: Stored, source: str) -> Path:

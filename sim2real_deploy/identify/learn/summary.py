@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 import numpy as np
 
 from sim2real_deploy import __version__
-from sim2real_deploy.identify.learn.actuator import Errors, Learned
+from sim2real_deploy.identify.learn.actuator import ActuatorErrors, ActuatorResult
 from sim2real_deploy.identify.recording import Recording
 from sim2real_deploy.twin.actuator_net import kinds_of
 
@@ -14,18 +14,18 @@ Row = tuple[str, float, float, float, float, float, str]
 HEAD = ("joint", "torque", "ideal motor", "identified", "+ network", "explains, %", "")
 
 
-def pooled(errors: Sequence[Errors]) -> Errors:
+def pooled(errors: Sequence[ActuatorErrors]) -> ActuatorErrors:
     """rms over the joints."""
     rows = np.array([(e.torque, e.ideal, e.identified, e.learned) for e in errors])
-    return Errors(*np.sqrt(np.mean(rows**2, axis=0)).tolist())
+    return ActuatorErrors(*np.sqrt(np.mean(rows**2, axis=0)).tolist())
 
 
-def explained(errors: Errors) -> float:
+def explained(errors: ActuatorErrors) -> float:
     """Share of the squares that identification left."""
     return 1 - (errors.learned / max(errors.identified, 1e-9)) ** 2
 
 
-def rows(found: Learned, errors: Sequence[Errors], output: int) -> list[Row]:
+def rows(found: ActuatorResult, errors: Sequence[ActuatorErrors], output: int) -> list[Row]:
     """By joint, then all of them; the last column says where the network does not help."""
     table: list[Row] = []
     for joint, name in enumerate(found.robot.joint_names[: len(errors)]):
@@ -36,12 +36,12 @@ def rows(found: Learned, errors: Sequence[Errors], output: int) -> list[Row]:
     return table
 
 
-def _row(name: str, errors: Errors, words: str) -> Row:
+def _row(name: str, errors: ActuatorErrors, words: str) -> Row:
     share = 100 * explained(errors)
     return name, errors.torque, errors.ideal, errors.identified, errors.learned, share, words
 
 
-def card(found: Learned, twin: str, recordings: Sequence[Recording]) -> dict[str, object]:
+def card(found: ActuatorResult, twin: str, recordings: Sequence[Recording]) -> dict[str, object]:
     """Goes into the network's file: no date, so that the same data gives the same bytes."""
     return {
         "kind": "actuator network",
@@ -60,7 +60,7 @@ def card(found: Learned, twin: str, recordings: Sequence[Recording]) -> dict[str
     }
 
 
-def source(found: Learned, recordings: Sequence[Recording]) -> str:
+def source(found: ActuatorResult, recordings: Sequence[Recording]) -> str:
     """One sentence for the twin's file."""
     e = pooled(found.reported)
     names = ", ".join(f"{recording.name} ({recording.digest})" for recording in recordings)
@@ -71,7 +71,7 @@ def source(found: Learned, recordings: Sequence[Recording]) -> str:
     )
 
 
-def _rounded(errors: Errors) -> tuple[float, float, float, float]:
+def _rounded(errors: ActuatorErrors) -> tuple[float, float, float, float]:
     return tuple(
         round(x, 5) for x in (errors.torque, errors.ideal, errors.identified, errors.learned)
     )  # type: ignore[return-value]

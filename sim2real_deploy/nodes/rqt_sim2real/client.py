@@ -26,7 +26,7 @@ from sim2real_deploy.nodes.stack_client import StackClient
 
 REQUESTS = ("estop", "stop", "reset", "stand", "walk", "sit")
 SUPERVISOR = "safety_supervisor: state"  # the status it reports once a second
-KEPT = 1000  # samples that wait to be drawn; a hung window loses the oldest
+KEPT = 1000  # samples waiting to be drawn; a hung window loses the oldest
 Samples = deque[tuple[float, tuple[float, ...]]]  # when, by the monotonic clock, and what
 Answered = Callable[[str, bool, str], None]  # request, done, words
 
@@ -36,8 +36,8 @@ class Client:
 
     def __init__(self, namespace: str, robot: str) -> None:
         self.heard = Heard()
-        self._told = (0.0, 0.0)  # forward and turning, as the policy was last told
-        self.speeds: Samples = deque(maxlen=KEPT)  # forward and turning: told, measured
+        self._told = (0.0, 0.0)  # forward and turning, as last given to the policy
+        self.speeds: Samples = deque(maxlen=KEPT)  # forward and turning: commanded, measured
         self.torques: Samples = deque(maxlen=KEPT)  # Nm, of each joint
         self._node = Node("rqt_sim2real", namespace=namespace or None, enable_rosout=False)
         self._stack = StackClient(
@@ -120,7 +120,7 @@ class Client:
 
 
 class Stop:
-    """Calls one service, and tells what becomes of it."""
+    """Calls one service and reports the outcome."""
 
     def __init__(self, service: str) -> None:
         self._service = service

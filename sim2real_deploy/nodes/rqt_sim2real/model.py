@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(slots=True)
 class Heard:
-    """The newest of what the stack said; "" or None before the first word."""
+    """The stack's newest reports; "" or None before the first."""
 
     mode: str = ""
     safety: str = ""
@@ -54,7 +54,7 @@ class HeatTiers:
 
 
 def banner(heard: Heard, offered: bool, service: str, now_s: float) -> Line:
-    """The one line that says whether there is a stack, and whether it may move."""
+    """The line that tells whether there is a stack, and whether it may move."""
     if heard.supervisor_s is None and not offered:
         return Line(f"no stack: nobody offers {service}", Tone.BAD)
     if not offered:
@@ -122,7 +122,7 @@ def heat_tone(value: float, tiers: HeatTiers) -> Tone:
 
 
 class Requests:
-    """What was asked for last, and what became of it: an answer, or none in time."""
+    """The last request and its outcome: an answer, or none in time."""
 
     def __init__(self) -> None:
         self._name = ""
@@ -170,7 +170,7 @@ class StopWindow:
         self._heard_s: float | None = None
 
     def heard(self, line: str, now_s: float) -> tuple[Word | None, str]:
-        """A line of its, as word and text; None for what it never says."""
+        """A line from it, as word and text; None for an unknown word."""
         word, _, text = line.strip().partition(" ")
         try:
             known = Word(word)

@@ -89,7 +89,7 @@ class Panel(QWidget):  # type: ignore[misc]
 
 
 def _words(rows: int = 1, bold: bool = False) -> QLabel:
-    """Of a fixed height, so that what is said never moves the buttons."""
+    """Of a fixed height, so that text never moves the buttons."""
     label = QLabel()
     label.setWordWrap(rows > 1)
     label.setSizePolicy(QSizePolicy.Ignored, QSizePolicy.Fixed)

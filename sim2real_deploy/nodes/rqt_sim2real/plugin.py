@@ -119,8 +119,8 @@ class Sim2Real(Plugin):  # type: ignore[misc]
         self._context.add_widget(self._panel)
 
     def _ask(self, request: str) -> None:
-        """At once, in this thread: what is asked waits for no timer. Qt aborts the program on an
-        error in here, and rqt with it: so it is told instead."""
+        """At once, in this thread, without waiting for a timer. Qt would abort the program, and rqt
+        with it, on an exception in here, so it is shown instead."""
         assert self._client is not None
         now_s = time.monotonic()
         try:
@@ -179,7 +179,7 @@ class Sim2Real(Plugin):  # type: ignore[misc]
 
 
 def leg_joints(spec: RobotSpec) -> dict[str, list[int]]:
-    """Each leg's places among the joints; four curves say more than twelve."""
+    """Each leg's joint indices; four curves are easier to read than twelve."""
     return {
         name: [spec.joint_names.index(joint) for joint in leg.joints]
         for name, leg in spec.legs.items()

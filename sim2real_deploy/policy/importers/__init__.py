@@ -1,4 +1,4 @@
-"""Policies of other projects, turned into bundles. Adding a format is adding a module here."""
+"""Importers of other projects' policies. To add a format, add a module here."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from sim2real_deploy.policy.importers import (
 )
 from sim2real_deploy.policy.importers.draft import Answers, Draft, Format, MetadataFormat
 
-# The first that knows a file has it: those that say more come first.
+# The first format that recognises a file reads it; the more specific ones come first.
 FORMATS: tuple[Format, ...] = (
     own,
     deploy_yaml,
@@ -37,7 +37,7 @@ DEEPEST = 8  # folders below the one named
 
 
 def read_draft(source: Path, answers: Answers) -> tuple[str, Draft]:
-    """Find out what wrote `source`, a file or a folder, and read it."""
+    """Recognise the format of `source`, a file or a folder, and read it."""
     if not source.exists():
         raise Refusal(f"{source}: there is no such file or folder")
     if source.is_file() and source.suffix in places.NETWORKS:
@@ -65,7 +65,7 @@ def read_draft(source: Path, answers: Answers) -> tuple[str, Draft]:
 
 
 def _described(source: Path) -> tuple[Format, Path, Any] | None:
-    """The description of `source`, and what it holds; refused where there are several alike."""
+    """The description of `source` and its content; refused if there are several of one format."""
     contents = [(file, foreign_yaml.read(file)) for file in places.descriptions(source)]
     for form in FORMATS:
         files = [(file, content) for file, content in contents if form.recognises(file, content)]
@@ -92,11 +92,11 @@ def _unknown(source: Path, below: list[Path]) -> Refusal:
         )
     names = [form.NAME for form in FORMATS] + [kind.NAME for kind in METADATA_FORMATS]
     known = "\n".join(f"  {name}" for name in names)
-    return Refusal(f"{source}: holds no policy in a form that is known. Known are:\n{known}")
+    return Refusal(f"{source}: holds no policy in a known format. Known formats:\n{known}")
 
 
 def _policies_below(source: Path) -> list[Path]:
-    """Descriptions and self-describing networks in the folders below, as the user may name them."""
+    """Descriptions and self-describing networks in subfolders, for the user to choose from."""
     found = []
     for folder in sorted(path for path in source.rglob("*") if path.is_dir()):
         if len(folder.relative_to(source).parts) > DEEPEST:

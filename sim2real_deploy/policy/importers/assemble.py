@@ -1,6 +1,6 @@
-"""From a draft to a bundle: the robot found, inputs and outputs named, everything proven.
+"""From a draft to a bundle: find the robot, name inputs and outputs, check everything.
 
-Nothing is written before the bundle has passed what `load_bundle` will ask of it.
+Nothing is written before the contract has passed the checks of `load_bundle`.
 """
 
 import hashlib
@@ -17,21 +17,21 @@ from sim2real_deploy.policy import record, save
 from sim2real_deploy.policy.bundle import Bundle, check_against_robot, load_bundle
 from sim2real_deploy.policy.contract import Contract, Group
 from sim2real_deploy.policy.importers import network, onnx_metadata, read_draft
-from sim2real_deploy.policy.importers.draft import Answers, Draft, Held
+from sim2real_deploy.policy.importers.draft import Answers, Draft, DraftHeldJoint
 from sim2real_deploy.policy.importers.network import Converter, Network
 from sim2real_deploy.policy.importers.robots import known_robots
 from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.policy import Policy
-from sim2real_deploy.policy.terms import TERMS, Seen
+from sim2real_deploy.policy.terms import TERMS, TermInput
 from sim2real_deploy.robots import RobotSpec, load_robot
 
 GOLDEN_STEPS = 8
 ACTIONS = ("actions", "action")  # an output of that name is the action; else the first one
 ODOMETRY_WARNING = (
-    "its velocity or contacts come from leg odometry, which is off where feet slip: 0.1 m/s too "
-    "much makes it walk 0.1 m/s slower (the policy node's `odometry` takes another estimator's)"
+    "its velocity or contacts come from leg odometry, which is wrong where feet slip: 0.1 m/s too "
+    "much makes it walk 0.1 m/s slower (the policy node's `odometry` accepts another estimator's)"
 )
-IN, OUT = "_in", "_out"  # h_in and h_out: a state, as rsl_rl and our own conversion name them
+IN, OUT = "_in", "_out"  # h_in and h_out: a recurrent state, as in rsl_rl and our own conversion
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Imported:
     bundle: Bundle
     form: str
     network: Path
-    assumed: tuple[str, ...]  # what the source left to its project's code, in words
-    open_orders: dict[str, tuple[Any, ...]]  # what it leaves open, with the known answers
+    assumed: tuple[str, ...]  # what was taken from the project's code, not from the source
+    open_orders: dict[str, tuple[Any, ...]]  # orders that the source leaves open, and their options
 
 
 def import_policy(
@@ -78,7 +78,7 @@ def import_policy(
 def _first_that_fits(
     form: str, draft: Draft, name: str, convert: Converter
 ) -> tuple[Contract, RobotSpec, bytes]:
-    """As drafted, or with the inputs in another form that the network takes."""
+    """As drafted, or with the inputs in another form that the network accepts."""
     try:
         return _assemble(form, draft, name, convert)
     except Refusal as refusal:
@@ -95,8 +95,8 @@ def _first_that_fits(
 def _frame_and_history(
     observations: list[dict[str, Any]], draft: Draft
 ) -> Iterator[list[dict[str, Any]]]:
-    """Of a description with history: the newest frame as an input of its own, for a network that
-    takes both."""
+    """For a description with history: the newest frame as a separate input, for networks that take
+    both."""
     if len(observations) != 1 or all(t.get("history", 1) == 1 for t in observations[0]["terms"]):
         return
     (history,) = observations
@@ -119,7 +119,7 @@ def _assemble(
         "name": name,
         **draft.claims,
         "rate_hz": _rate(draft),
-        # Stand-ins until the network is read: names it gives, figures it proves.
+        # Placeholders until the network is read.
         "action": {"output": "-", **draft.claims["action"]},
         "observations": [
             {**group, "input": group["input"] or "-"} for group in draft.claims["observations"]
@@ -158,7 +158,7 @@ def _rate(draft: Draft) -> Any:
 
 
 def _find_robot(draft: Draft, claims: dict[str, Any]) -> tuple[RobotSpec, Contract]:
-    """The robot that was named, or the only one that all of the draft fits."""
+    """The robot that was named, or the only one that the draft fits."""
     if draft.robot is not None:
         return _fit(draft, claims, load_robot(draft.robot))
     fitting, why_not = [], []
@@ -172,7 +172,7 @@ def _find_robot(draft: Draft, claims: dict[str, Any]) -> tuple[RobotSpec, Contra
     if fitting:
         names = ", ".join(spec.name for spec, _ in fitting)
         raise Refusal(f"{draft.source}: fits several robots ({names}); name one with --robot")
-    raise Refusal(f"{draft.source}: fits no robot that is known:\n" + "\n".join(why_not))
+    raise Refusal(f"{draft.source}: fits no known robot:\n" + "\n".join(why_not))
 
 
 def _fit(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSpec, Contract]:
@@ -198,24 +198,24 @@ def _fit(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSp
         except Refusal:
             pass
         else:
-            draft.assumed.append("the default pose in the order of the motors: only so it fits")
+            draft.assumed.append("the default pose in motor order: it fits in no other")
             return spec, moved
         raise
 
 
-def _held(name: str, item: Held, spec: RobotSpec) -> dict[str, Any]:
-    """With at least the robot's own damping: less lets a stiff waist swing under the policy."""
+def _held(name: str, item: DraftHeldJoint, spec: RobotSpec) -> dict[str, Any]:
+    """With at least the robot's own damping: with less, a stiff waist swings while walking."""
     damping = max((joint.kd for joint in spec.joints if joint.name == name), default=0.0)
     kd = max(item.kd, damping)
     return {"joint": name, "position": item.position, "kp": item.kp, "kd": kd}
 
 
 def _rest(spec: RobotSpec, named: set[str], draft: Draft) -> list[dict[str, Any]]:
-    """The joints that the policy does not know, held at zero with the robot's own gains."""
+    """The joints that the policy does not have, held at zero with the robot's own gains."""
     rest = [joint for joint in spec.joints if joint.name not in named]
     if rest:
         names = ", ".join(joint.name for joint in rest)
-        draft.assumed.append(f"held at zero, since it does not move them: {names}")
+        draft.assumed.append(f"held at zero, because it does not move them: {names}")
     return [
         {"joint": joint.name, "position": 0.0, "kp": joint.kp, "kd": joint.kd} for joint in rest
     ]
@@ -239,9 +239,9 @@ def _from_motor_order(content: dict[str, Any], draft: Draft, spec: RobotSpec) ->
 def _names(
     joints: Sequence[str | int] | str, spec: RobotSpec, source: Path, count: int = 0
 ) -> list[str]:
-    """Names of joints that are named, numbered by motor, or numbered in a known order: gym.3.
+    """Joint names from names, motor numbers, or numbers in a known order (gym.3).
 
-    Of a robot that the source names, a policy may move only the first `count` of an order."""
+    If the source names the robot, a policy may move only the first `count` joints of an order."""
     orders = {"gym": spec.joint_names, "sdk": spec.joint_names, **spec.joint_orders}
     if isinstance(joints, str) and joints in ("gym", "sdk") and count:
         return list(orders[joints][:count])
@@ -264,7 +264,7 @@ def _known_order(
 ) -> tuple[str, ...]:
     if name not in orders:
         raise Refusal(
-            f"{source}: joints: {spec.name} has no order '{name}', only {', '.join(orders)}; give "
+            f"{source}: joints: {spec.name} has no order '{name}', only {', '.join(orders)}; list "
             "the names: --set joints=[...]"
         )
     return orders[name]
@@ -275,12 +275,12 @@ def _sees_odometry(contract: Contract) -> bool:
 
 
 def _size(group: Group, contract: Contract, spec: RobotSpec, where: str) -> int:
-    nothing = Seen.nothing(contract.default_position, len(spec.legs))
+    nothing = TermInput.nothing(contract.default_position, len(spec.legs))
     return len(Observation(group, nothing, contract.joints, where).labels)
 
 
 def _ports(contract: Contract, net: Network, where: Path) -> dict[str, Any]:
-    """Which input takes which observation, which outputs are action and state."""
+    """Which input takes which observation, and which outputs are the action and the states."""
     states = [
         {"input": name, "output": name.removesuffix(IN) + OUT}
         for name in net.inputs
@@ -297,7 +297,7 @@ def _ports(contract: Contract, net: Network, where: Path) -> dict[str, Any]:
         groups = (groups[0].model_copy(update={"input": free[0]}),)
     elif {group.input for group in groups} != set(free):
         raise Refusal(
-            f"{where}: takes the inputs {', '.join(free)}; the description fills "
+            f"{where}: has the inputs {', '.join(free)}; the description fills "
             f"{', '.join(group.input for group in groups) if len(groups) > 1 else 'one'}"
         )
     output = next((name for name in ACTIONS if name in outputs), outputs[0])
@@ -312,7 +312,7 @@ def _ports(contract: Contract, net: Network, where: Path) -> dict[str, Any]:
 
 
 def _golden(policy: Policy) -> list[dict[str, Any]]:
-    """Steps of seeded random observations, and what the network answers."""
+    """Steps with seeded random observations, and the network's actions."""
     random = np.random.default_rng(0)
     steps = []
     policy.reset()
@@ -321,14 +321,12 @@ def _golden(policy: Policy) -> list[dict[str, Any]]:
             values[:] = random.normal(0.0, 0.5, values.size)
         policy.session.run()
         if not np.isfinite(policy.action).all():
-            raise Refusal(
-                "the network answers with numbers that are not finite: weights are broken"
-            )
+            raise Refusal("the network returns numbers that are not finite: its weights are broken")
         inputs = {name: _decimals(values) for name, values in policy.session.inputs.items()}
         steps.append({"inputs": inputs, "action": _decimals(policy.action)})
     return steps
 
 
 def _decimals(values: Any) -> list[float]:
-    """float32 values as the shortest decimals that read back as the same float32."""
+    """float32 values as the shortest decimals that parse to the same float32."""
     return [float(str(value)) for value in values]

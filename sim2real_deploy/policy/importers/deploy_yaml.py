@@ -1,7 +1,7 @@
 """unitree_rl_lab and unitree_rl_mjlab: params/deploy.yaml and exported/policy.onnx.
 
-Gains stand in the order of the motors, all else in the policy's, `joint_ids_map` between them.
-The clip of an action is one of the joint target, and the action observed is the one before it.
+Gains are in motor order, everything else in the policy's; `joint_ids_map` maps between them. The
+clip of an action applies to the joint target; the action observed is the one before clipping.
 """
 
 from pathlib import Path
@@ -131,7 +131,7 @@ def _moves_a_part(order: tuple[int, ...]) -> bool:
 
 
 def _by_motor(gains: tuple[float, ...], order: tuple[int, ...], where: str) -> dict[int, float]:
-    """One for each motor slot, or one for each motor that is moved, by number."""
+    """Gains by motor number: one per motor slot, or one per motor that is moved."""
     motors = range(len(gains)) if len(gains) > max(order) else sorted(order)
     if len(gains) != len(motors):
         raise Refusal(f"{where}: {len(gains)} values for {len(order)} joints")
@@ -141,7 +141,7 @@ def _by_motor(gains: tuple[float, ...], order: tuple[int, ...], where: str) -> d
 def _ranges(
     commands: dict[str, Any] | None, file: Path, answers: Answers, assumed: list[str]
 ) -> Any:
-    """Of the one velocity command, whatever it is called."""
+    """The ranges of the one velocity command, whatever its name."""
     velocities = [
         configfile.parse(value, _Velocity, f"{file}: commands.{name}")
         for name, value in (commands or {}).items()
@@ -155,8 +155,8 @@ def _ranges(
 
 
 def _clock_rests(policy: Path) -> bool:
-    """Whether the gait's clock is zero at rest: unitree_rl_mjlab has it so since it describes its
-    networks, and calls it `phase` there."""
+    """Whether the gait clock is zero at rest: so in versions of unitree_rl_mjlab that write network
+    metadata, where it is named `phase`."""
     if policy.suffix != ".onnx":
         return False
     return "phase" in network.metadata(policy).get("observation_names", "").split(",")
@@ -165,7 +165,7 @@ def _clock_rests(policy: Path) -> bool:
 def _groups(
     content: dict[str, Any], joints: int, file: Path, clock_rests: bool, answers: Answers
 ) -> list[dict[str, Any]]:
-    """One group, or one per input of the network; `use_gym_history` anywhere holds for all."""
+    """One group, or one per network input; `use_gym_history` anywhere applies to all."""
     first = next((value for value in content.values() if isinstance(value, dict)), {})
     nested = bool(first) and not {"params", "clip", "scale", "history_length"} & first.keys()
     named = content if nested else {"": content}
@@ -182,7 +182,7 @@ def _groups(
                 layout = "by_frame" if _flag(value, f"{where}.{key}") else layout
             elif key == "scale_first":
                 if rows:
-                    raise Refusal(f"{where}.scale_first: must stand before the terms it is for")
+                    raise Refusal(f"{where}.scale_first: must come before the terms it applies to")
                 scale_first = _flag(value, f"{where}.{key}")
             else:
                 rows.append(_term(key, value, joints, f"{where}.{key}", clock_rests, answers))
@@ -220,7 +220,7 @@ def _term(
 
 
 def _all_joints(ids: Any, count: int, where: str) -> None:
-    """Everything, however it is written: nothing, an empty slice, or all numbers in order."""
+    """All joints, however written: nothing, an empty slice, or all numbers in order."""
     if ids is None or ids == slice(None) or ids == list(range(count)):
         return
     raise Refusal(f"{where}: only all joints in their own order can be run, not {ids!r}")

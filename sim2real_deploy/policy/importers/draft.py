@@ -1,7 +1,7 @@
-"""What every importer ends in: a draft of the contract, with nothing filled in by guessing.
+"""The result of every importer: a draft of the contract, with nothing guessed.
 
-What a format leaves open is asked for, all of it at once, and given with `--set key=value`. What
-stands in the code of its project instead of in the file is taken from there, and said.
+What a format leaves open is asked for, all at once, and answered with `--set key=value`. What is
+defined in the project's code instead of in the file is taken from there and reported.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,20 +21,20 @@ RANGES_HINT = (
 )
 
 
-# Where a file has none: what nearly every walking policy was trained for. Commands are clipped to
-# them, so what is too small costs speed and nothing else.
+# If a file has none: what nearly every walking policy was trained for. Commands are clipped to
+# these, so ranges that are too small only cost speed.
 ASSUMED_RANGES = {"vx": (-1.0, 1.0), "vy": (-0.4, 0.4), "wz": (-1.0, 1.0)}
 
 
 class Foreign(BaseModel):
-    """Base of what is read from other projects' files: they may say more than we use."""
+    """Base of models for other projects' files, which may contain more than we use."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A joint the policy leaves alone, and how it is held meanwhile."""
+class DraftHeldJoint:
+    """A joint that the policy does not move, by name or motor number, and how it is held."""
 
     joint: str | int
     position: float
@@ -44,32 +44,32 @@ class Held:
 
 @dataclass(slots=True)
 class Draft:
-    """A contract but for the robot, the names of inputs and outputs, and what the network proves.
+    """A contract without the robot, the names of inputs and outputs, and the golden steps.
 
-    A joint is a name, or a number: its place among the motors on the wire. One word instead of
-    the list is an order that the robot's file knows by name: sdk, gym, isaac.
+    A joint is a name or a motor number on the wire. A single word instead of the list names an
+    order in the robot's file: sdk, gym, isaac.
     """
 
-    source: Path  # the file that says all this
+    source: Path  # the file it was read from
     network: Path
     joints: Sequence[str | int] | str
     claims: dict[str, Any]  # the contract's fields, in the policy's joint order
-    robot: str | None = None  # its name, where the source gives one
-    held: Sequence[Held] = ()
-    notes: dict[str, str] = field(default_factory=dict)  # what was taken from where, for provenance
-    assumed: list[str] = field(default_factory=list)  # what the file leaves to its project's code
-    hold_rest: bool = False  # joints of the robot that are not named stay at zero
-    # Orders that the file leaves open: for each `--set` key its known answers, the assumed first.
+    robot: str | None = None  # its name, if the source gives one
+    held: Sequence[DraftHeldJoint] = ()
+    notes: dict[str, str] = field(default_factory=dict)  # for the contract's provenance
+    assumed: list[str] = field(default_factory=list)  # what was taken from the project's code
+    hold_rest: bool = False  # joints that are not named are held at zero
+    # Orders that the file leaves open: for each `--set` key its options, the assumed one first.
     open_orders: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    # The inputs in other forms, where only the network can tell which it takes.
+    # Other forms of the inputs, if only the network can tell which one it takes.
     other_observations: list[list[dict[str, Any]]] = field(default_factory=list)
-    trusted: str = ""  # where file and network disagree on a figure: "file" or "network"
-    # Per-joint fields that may stand in the order of the motors instead of the policy's own.
+    trusted: str = ""  # which one to believe if file and network disagree: "file" or "network"
+    # Per-joint fields that may be in motor order instead of the policy's own.
     motor_order: tuple[str, ...] = ()
 
 
 class Answers:
-    """What the user said beside the files."""
+    """What the user said in addition to the files."""
 
     def __init__(
         self,
@@ -83,22 +83,21 @@ class Answers:
         self.robot = robot
 
     def require(self, source: Path, wanted: Mapping[str, str]) -> dict[str, Any]:
-        """The answers to `wanted` (key: what it is), or a refusal that asks for all missing."""
+        """The answers to `wanted` (key: what it is); a Refusal asks for all that are missing."""
         self._used |= wanted.keys()
         missing = [
             f"  --set {key}=...   {what}" for key, what in wanted.items() if not self.has(key)
         ]
         if missing:
             raise Refusal(
-                f"{source}: does not say all that a robot must know. Give it:\n"
-                + "\n".join(missing)
+                f"{source}: does not contain everything that is needed. Add:\n" + "\n".join(missing)
             )
         return {key: self.given[key] for key in wanted}
 
     def order(
         self, key: str, known: Sequence[Any], draft_orders: dict[str, tuple[Any, ...]]
     ) -> Any:
-        """The order that was given; else the first that is `known`, noted as still open."""
+        """The order that was given; otherwise the first `known` one, noted as open."""
         if not self.has(key):
             draft_orders[key] = tuple(known)
         return self.optional(key, known[0])
@@ -108,7 +107,7 @@ class Answers:
         return self.given.get(key, default)
 
     def ranges(self, assumed: list[str]) -> Any:
-        """The command ranges that were given, or the usual ones, which are then `assumed`."""
+        """The command ranges that were given; otherwise the usual ones, noted as `assumed`."""
         given = self.optional("command_ranges", None)
         if given is None:
             assumed.append(
@@ -124,23 +123,23 @@ class Answers:
         unused = sorted(self.given.keys() - self._used)
         if unused:
             raise Refusal(
-                f"--set {', '.join(unused)}: {source} says that itself, or it has no such thing"
+                f"--set {', '.join(unused)}: {source} defines it already, or has no such setting"
             )
 
 
 class Format(Protocol):
-    """One way in which other projects write a policy down: a module of this package."""
+    """A format in which other projects describe a policy: a module of this package."""
 
     NAME: str
 
     def recognises(self, file: Path, content: Any) -> bool:
-        """Whether this YAML file, already read, is of this form."""
+        """Whether this YAML file, already read, has this format."""
 
     def read(self, file: Path, content: Any, answers: Answers) -> Draft: ...
 
 
 class MetadataFormat(Protocol):
-    """The same for networks that describe themselves."""
+    """The same for networks with a description in their metadata."""
 
     NAME: str
 
@@ -150,12 +149,12 @@ class MetadataFormat(Protocol):
 
 
 def standing_included(bounds: Range) -> Range:
-    """A trained range that leaves out zero, stretched to it: every walk begins with standing."""
+    """A trained range, extended to include zero: every walk begins with standing still."""
     return min(bounds[0], 0.0), max(bounds[1], 0.0)
 
 
 def spread(values: Numbers, count: int, where: str) -> list[float]:
-    """One number for each joint; a single one stands for all."""
+    """One number per joint; a single number applies to all."""
     if isinstance(values, float | int):
         return [float(values)] * count
     if len(values) != count:
@@ -166,7 +165,7 @@ def spread(values: Numbers, count: int, where: str) -> list[float]:
 def action_clip(
     target_clip: Sequence[Range], scale: Sequence[float], offset: Sequence[float], where: str
 ) -> list[Range]:
-    """Where a format clips the joint target, the same bounds on the network's action."""
+    """Bounds of the joint target, converted to bounds of the network's action."""
     bounds = []
     for i, ((low, high), factor, middle) in enumerate(zip(target_clip, scale, offset, strict=True)):
         if factor == 0:

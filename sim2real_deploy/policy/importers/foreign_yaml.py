@@ -1,9 +1,8 @@
-"""YAML as other projects write it: read as data, whatever it asks to be run.
+"""Reading other projects' YAML as data, without running anything.
 
-Their files come from `yaml.dump`, so they hold aliases and Python tags. Slices, tuples and names
-become plain values; whatever else a tag asks for is not made: `Opaque` stands in its place, and
-whoever needs that value refuses it. Aliases are followed, but not into
-themselves and not into more nodes than a file of this kind can mean.
+Their files come from `yaml.dump`, so they contain aliases and Python tags. Slices, tuples and names
+become plain values; any other tag becomes `Opaque`, which is refused where the value is needed.
+Aliases are resolved, but not recursively and not into more nodes than such a file can need.
 """
 
 from dataclasses import dataclass
@@ -26,18 +25,18 @@ class _ForeignLoader(yaml.SafeLoader):
 
 
 def _count(node: yaml.Node, known: dict[int, int], open_: set[int]) -> int:
-    """How many nodes there are once every alias is written out."""
+    """The number of nodes with all aliases expanded."""
     if isinstance(node, yaml.ScalarNode):
         return 1
     key = id(node)
     if key in open_:
-        raise yaml.YAMLError(f"an alias leads into itself{node.start_mark}")
+        raise yaml.YAMLError(f"an alias refers to itself{node.start_mark}")
     if key not in known:
         open_.add(key)
         pairs = node.value if isinstance(node, yaml.MappingNode) else [node.value]
         total = 1 + sum(_count(child, known, open_) for pair in pairs for child in pair)
         if total > MOST_NODES:
-            raise yaml.YAMLError(f"aliases unfold into more than {MOST_NODES} values")
+            raise yaml.YAMLError(f"aliases expand to more than {MOST_NODES} values")
         known[key] = total
         open_.discard(key)
     return known[key]

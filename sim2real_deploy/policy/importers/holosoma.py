@@ -1,8 +1,8 @@
 """holosoma: an ONNX file with gains, joint names and command ranges as JSON in its metadata.
 
-The rest stands in holosoma's own configuration for locomotion: 50 Hz, actions times 0.25, terms in
-alphabetical order with fixed scales, and a clock for two feet that rests at half a turn. Its
-default pose is one of those in the robot's file.
+The rest is defined in holosoma's own configuration for locomotion: 50 Hz, actions times 0.25, terms
+in alphabetical order with fixed scales, and a gait clock for two feet that rests at half a cycle.
+Its default pose is one of the poses in the robot's file.
 """
 
 import json
@@ -43,8 +43,8 @@ def read(file: Path, answers: Answers) -> Draft:
     )
     if not isinstance(ranges, dict):
         raise Refusal(
-            f"{file}: command_ranges: there are none: it follows a recorded motion; only policies "
-            "that follow a velocity can be run"
+            f"{file}: command_ranges: missing, so it follows a reference motion; only policies "
+            "that follow a velocity command can be run"
         )
     default = _pose(joints, file, answers)
     return Draft(

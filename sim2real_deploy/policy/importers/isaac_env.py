@@ -1,7 +1,7 @@
-"""Isaac Lab: params/env.yaml, which every training run writes, beside exported/policy.onnx.
+"""Isaac Lab: params/env.yaml, which every training run writes, with exported/policy.onnx.
 
-It says all but one thing: the order of the joints is Isaac's own, breadth first, which the robot's
-file has as `isaac`, unless the action names its joints one by one and keeps their order.
+It contains everything but the joint order, which is Isaac's own, breadth first (`isaac` in the
+robot's file), unless the action lists its joints and preserves their order.
 """
 
 import re
@@ -124,7 +124,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         bounds = _clips(action.clip, joints, f"{file}: actions.{name}.clip")
         clip = action_clip(bounds, scale, offset, f"{file}: actions.{name}")
     if flat:
-        assumed.append("flat ground in its height scan until one is sent")
+        assumed.append("flat ground as its height scan until one is sent")
     return Draft(
         source=file,
         network=find_network(file, answers.network),
@@ -144,7 +144,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
 
 
 def _start_pose(env: _Env, joints: tuple[str, ...], where: str) -> list[float]:
-    """Joints that the start pose does not name start at zero, as Isaac Lab has it."""
+    """Joints that the start pose does not name start at zero, as in Isaac Lab."""
     told = env.scene.robot.init_state.joint_pos
     rest = [name for name in joints if not any(re.fullmatch(key, name) for key in told)]
     return by_pattern({**told, **{re.escape(name): 0.0 for name in rest}}, joints, where)
@@ -158,7 +158,7 @@ def _only_action(env: _Env, file: Path) -> tuple[str, Any]:
 
 
 def _robot(env: _Env, file: Path, answers: Answers) -> RobotSpec:
-    """The robot whose joints the start pose is made of, each pattern for at least one."""
+    """The robot that the start pose fits: each of its patterns matches at least one joint."""
     fitting, why_not = [], []
     for spec in known_robots(answers.robot):
         try:
@@ -167,7 +167,7 @@ def _robot(env: _Env, file: Path, answers: Answers) -> RobotSpec:
         except Refusal as refusal:
             why_not.append(f"  {spec.name}: {refusal}")
     if not fitting:
-        raise Refusal(f"{file}: fits no robot that is known:\n" + "\n".join(why_not))
+        raise Refusal(f"{file}: fits no known robot:\n" + "\n".join(why_not))
     if len(fitting) > 1:
         names = ", ".join(spec.name for spec in fitting)
         raise Refusal(f"{file}: fits several robots ({names}); name one with --robot")

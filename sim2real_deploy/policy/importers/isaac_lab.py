@@ -1,6 +1,6 @@
 """Isaac Lab: IO_descriptors.yaml, which its training scripts write on request.
 
-Gains of explicit actuators stand in it as zeros, and command ranges not at all: asked for.
+It has zeros for the gains of explicit actuators, and no command ranges: these are asked for.
 """
 
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""legged_gym and its many forks: the yaml of deploy_real or deploy_mujoco beside a network.
+"""legged_gym and its many forks: the YAML of deploy_real or deploy_mujoco beside a network.
 
 Joints are motor numbers or names; those of arms and waist are held. The order of the observations
-stands in the deploy scripts, not in the file: it is taken from the project that writes the file
-this way, said, and can be set with `--set terms=...`. So can the history.
+is in the deploy scripts, not in the file: it is assumed from the project that writes such files,
+reported, and can be set with `--set terms=...`. So can the history.
 """
 
 import re
@@ -18,8 +18,8 @@ from sim2real_deploy.policy.importers import network
 from sim2real_deploy.policy.importers.draft import (
     Answers,
     Draft,
+    DraftHeldJoint,
     Foreign,
-    Held,
     Numbers,
     spread,
 )
@@ -30,7 +30,7 @@ from sim2real_deploy.policy.importers.vocabulary import TERM_ORDERS, term_order
 NAME = "legged_gym deploy yaml"
 GAIT_PERIOD = 0.8  # s, of unitree_rl_gym's deploy scripts
 HIM_FRAMES = 6  # HIMLoco's history, the newest first
-# What the forks call the same thing; the first is unitree_rl_gym's own word.
+# The forks' names for each setting; the first is unitree_rl_gym's own.
 WORDS: Mapping[str, tuple[str, ...]] = {
     "control_dt": ("control_dt", "step_dt", "policy_dt", "dt"),
     "policy_path": ("policy_path", "policy_name", "policy_file", "model_path", "model_name"),
@@ -62,7 +62,7 @@ class _Gym(Foreign):
     simulation_dt: float | None = Field(default=None, gt=0)
     control_decimation: int | None = Field(default=None, gt=0)
     policy_path: str = ""
-    xml_path: str = ""  # of the MuJoCo scene: its folder is named after the robot
+    xml_path: str = ""  # of the MuJoCo scene, in a folder named after the robot
     joints: tuple[int | str, ...] = ()
     arm_waist_joint2motor_idx: tuple[int, ...] = ()
     arm_waist_kps: tuple[float, ...] = ()
@@ -79,7 +79,7 @@ class _Gym(Foreign):
     action_scale: Numbers
     cmd_scale: tuple[float, float, float] | None = None
     clip_actions: float | None = Field(default=None, gt=0)
-    model_joints: tuple[int, ...] = ()  # places in the MuJoCo model's order
+    model_joints: tuple[int, ...] = ()  # indices in the MuJoCo model's order
     max_cmd: tuple[float, float, float] | None = None
     num_obs: int | None = Field(default=None, gt=0)
     frame: int | None = Field(default=None, gt=0)
@@ -118,7 +118,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     joints: Sequence[str | int] | str = gym.joints
     if not joints and gym.model_joints:
         joints = [f"gym.{place}" for place in gym.model_joints]
-        assumed.append("mapping_joints leads to the joints of Unitree's MuJoCo models")
+        assumed.append("mapping_joints refers to the joints of Unitree's MuJoCo models")
     if not joints:
         joints = answers.order("joints", ("gym", "sdk", "isaac"), orders)
         if "joints" in orders:
@@ -165,13 +165,13 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
 
 
 def _robot(xml_path: str) -> str | None:
-    """The robot whose model the file simulates, where it is one of ours."""
+    """The robot whose model the file simulates, if we know it."""
     folders = {re.sub(r"_(description|mjcf|\d+dof)$", "", part) for part in Path(xml_path).parts}
     return next((spec.name for spec in all_robots() if spec.name in folders), None)
 
 
 def _in_policy_order(values: list[float], gym: _Gym, file: Path) -> list[float]:
-    """With `mapping_joints`, lists stand in the order of the MuJoCo model."""
+    """With `mapping_joints`, lists are in the order of the MuJoCo model."""
     if gym.joints or not gym.model_joints:
         return values
     if sorted(gym.model_joints) != list(range(len(values))):
@@ -197,10 +197,10 @@ def _observations(
     assumed: list[str],
     orders: dict[str, tuple[Any, ...]],
 ) -> tuple[list[dict[str, Any]], list[list[dict[str, Any]]]]:
-    """The network's inputs, and the other forms in which the same numbers may go in: newest frame
-    and history apart, or the newest frame alone. Which it is, only the network can tell.
+    """The network's inputs, and other forms that they may have: newest frame and history as two
+    inputs, or the newest frame alone. Only the network can tell which one it is.
 
-    How many numbers one frame has, and how many frames there are, the file or the network say."""
+    The size of a frame and the number of frames come from the file or the network."""
     plain = 9 + 3 * gym.num_actions
     seen = _input_size(found) or gym.stacked or gym.num_obs
     frame = gym.frame or (gym.num_obs if gym.frames is None else None) or plain
@@ -218,8 +218,8 @@ def _observations(
     if frames == 1:
         return alone, []
     newest = answers.order("newest", ("first", "last") if him else ("last", "first"), orders)
-    assumed.append(f"where it has history, the newest comes {newest} (--set newest=first or last)")
-    assumed.append("history frame by frame (--set layout=by_term: each term's past together)")
+    assumed.append(f"in the history, the newest comes {newest} (--set newest=first or last)")
+    assumed.append("history frame by frame (--set layout=by_term: each term's history together)")
     layout = answers.order("layout", ("by_frame", "by_term"), orders)
     stacked = {
         "input": "",
@@ -240,7 +240,7 @@ def _order(
     file: Path,
     orders: dict[str, tuple[Any, ...]],
 ) -> tuple[str, ...]:
-    """The terms of one frame: the usual ones, in an order that only the deploy script knows."""
+    """The terms of one frame: the usual ones, in an order defined only by the deploy script."""
     plain = 9 + 3 * gym.num_actions
     before = ("base_lin_vel",) if frame == plain + 3 else ()
     after = ("gait_phase",) if frame == plain + 2 else ()
@@ -248,11 +248,11 @@ def _order(
         hint = (
             f"what the {frame} numbers of one frame are, in order: a list such as [base_lin_vel, "
             "base_ang_vel, projected_gravity, velocity_command, joint_pos_rel, joint_vel, "
-            "last_action, foot_contacts]; where terms need parameters (a gait clock, extra "
+            "last_action, foot_contacts]; if terms need parameters (a gait clock, extra "
             "commands) write a policy.yaml instead: sim2real policy new"
         )
         return term_order(answers.require(file, {"terms": hint})["terms"], "--set terms")
-    # Who stacks frames by `frame_stack`, or six of them, is known for an order of its own.
+    # Files with `frame_stack`, or with six frames, come from projects with an order of their own.
     first = "himloco" if him else "genesis" if gym.frames and gym.frame and not gym.num_obs else ""
     first = first or "unitree"
     told = answers.order("terms", (first, *(n for n in TERM_ORDERS if n != first)), orders)
@@ -276,21 +276,21 @@ def _term(name: str, gym: _Gym, answers: Answers) -> dict[str, Any]:
 
 
 def _input_size(found: Path) -> int | None:
-    """Of an ONNX network with one input that is no state; TorchScript does not say."""
+    """The input size of an ONNX network with one input besides states; TorchScript has none."""
     if found.suffix != ".onnx":
         return None
     sizes = [size for name, size in network.input_sizes(found).items() if not name.endswith("_in")]
     return sizes[0] if len(sizes) == 1 else None
 
 
-def _held(gym: _Gym, file: Path) -> list[Held]:
+def _held(gym: _Gym, file: Path) -> list[DraftHeldJoint]:
     joints = gym.arm_waist_joint2motor_idx
     rows = (
         spread(gym.arm_waist_target, len(joints), f"{file}: arm_waist_target"),
         spread(gym.arm_waist_kps, len(joints), f"{file}: arm_waist_kps"),
         spread(gym.arm_waist_kds, len(joints), f"{file}: arm_waist_kds"),
     )
-    return [Held(joint, *row) for joint, *row in zip(joints, *rows, strict=True)]
+    return [DraftHeldJoint(joint, *row) for joint, *row in zip(joints, *rows, strict=True)]
 
 
 def _ranges(gym: _Gym, answers: Answers, assumed: list[str]) -> Any:

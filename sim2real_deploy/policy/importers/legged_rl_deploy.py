@@ -1,6 +1,6 @@
-"""legged_rl_deploy: config.yaml with `policy`, each step of every term written out.
+"""legged_rl_deploy: config.yaml with `policy`, with every processing step of each term.
 
-Gains stand in the order of the motors, all else in the policy's, `joint_ids_map` between them.
+Gains are in motor order, everything else in the policy's; `joint_ids_map` maps between them.
 """
 
 from pathlib import Path
@@ -133,7 +133,7 @@ def _terms(
             minus = [-value for value in default]
             shift = spread(steps.offset, len(default), f"{where}.offset")
             if row["name"] != "joint_pos" or order[0] != "offset" or _differ(shift, minus):
-                raise Refusal(f"{where}.offset: only joint_pos less the default pose can be run")
+                raise Refusal(f"{where}.offset: only joint_pos minus the default pose can be run")
             row["name"] = "joint_pos_rel"
         if "scale" in order:
             row["scale"] = steps.scale

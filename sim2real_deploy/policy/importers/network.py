@@ -1,4 +1,4 @@
-"""The network of a foreign policy as ONNX bytes that stand alone."""
+"""Reading another project's network as self-contained ONNX bytes."""
 
 import functools
 import math
@@ -12,7 +12,7 @@ from sim2real_deploy.policy.onnx_file import open_network
 
 TORCH_SUFFIXES = (".pt", ".pth", ".jit")
 
-# TorchScript to ONNX needs torch, which lives in training/: the caller hands it in.
+# TorchScript to ONNX needs torch, which only training/ imports: the caller passes it in.
 Converter = Callable[[Path, Sequence[int]], bytes]  # the file, and the size of each input
 
 
@@ -24,9 +24,9 @@ class Network:
 
 
 def load(path: Path, sizes: Sequence[int], convert: Converter) -> Network:
-    """Read it, converted and with its weights inside."""
+    """Read a network, converted to ONNX and with its weights inside."""
     if path.stat().st_size > MAX_MODEL_BYTES:
-        raise Refusal(f"{path}: {path.stat().st_size} bytes is more than a policy can be")
+        raise Refusal(f"{path}: {path.stat().st_size} bytes is too large for a policy")
     if path.suffix in TORCH_SUFFIXES:
         model = convert(path, sizes)
     elif path.suffix == ".onnx":
@@ -48,7 +48,7 @@ def metadata(path: Path) -> Mapping[str, str]:
 
 
 def input_sizes(path: Path) -> dict[str, int]:
-    """How many numbers each input of an ONNX file takes, a free batch size as 1."""
+    """The size of each input of an ONNX file, with a dynamic batch size as 1."""
     return {
         node.name: math.prod(dim if isinstance(dim, int) and dim > 0 else 1 for dim in node.shape)
         for node in open_network(path, path).get_inputs()
@@ -56,7 +56,7 @@ def input_sizes(path: Path) -> dict[str, int]:
 
 
 def _with_weights(path: Path) -> bytes:
-    """The file itself, or, where its weights lie beside it, one file with both."""
+    """The file's bytes; with weights in a second file beside it, one file with both."""
     try:
         import onnx
         from onnx.external_data_helper import load_external_data_for_model, uses_external_data
@@ -72,8 +72,8 @@ def _with_weights(path: Path) -> bytes:
     for tensor in outside:
         place = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
         if not place or Path(place).name != place or (path.parent / place).is_symlink():
-            raise Refusal(f"{path}: {tensor.name}: its weights lie in '{place}', not beside it")
+            raise Refusal(f"{path}: {tensor.name}: its weights are in '{place}', not beside it")
         if not (path.parent / place).is_file():
-            raise Refusal(f"{path}: {tensor.name}: its weights' file '{place}' is not beside it")
+            raise Refusal(f"{path}: {tensor.name}: its file of weights '{place}' is not beside it")
     load_external_data_for_model(model, str(path.parent))
     return bytes(model.SerializeToString())

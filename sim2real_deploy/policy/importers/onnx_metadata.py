@@ -1,4 +1,4 @@
-"""mjlab and its relatives: an ONNX file that carries part of its contract as metadata.
+"""mjlab and its relatives: an ONNX file with part of its contract as metadata.
 
 The metadata has no rate, no scales, no history and no command ranges. mjlab's own tasks run at
 50 Hz and scale nothing: that is assumed, reported, and can be set. A history shows in the size of
@@ -16,7 +16,7 @@ from sim2real_deploy.policy.importers import network
 from sim2real_deploy.policy.importers.draft import (
     Answers,
     Draft,
-    Held,
+    DraftHeldJoint,
     Numbers,
     Range,
     spread,
@@ -27,13 +27,13 @@ from sim2real_deploy.policy.importers.vocabulary import extra_command, translate
 
 NAME = "mjlab ONNX metadata"
 TERMS = {
-    "joint_pos": "joint_pos_rel",  # their term joint_pos is their function joint_pos_rel
+    "joint_pos": "joint_pos_rel",  # their term joint_pos uses their function joint_pos_rel
     "phase": "gait_phase",
 }
 RATE_HZ = 50.0
-# unitree_rl_mjlab's clock: its period, and the command below which it is zero.
+# unitree_rl_mjlab's gait clock: its period, and the command below which it is zero.
 GAIT_PERIOD, STANDING_STILL = 0.6, 0.1
-# Both files round, to one digit or more; where 8 % apart, rounding is not the reason.
+# Both files round, to one digit or more; a difference of 8 % is not due to rounding.
 LARGEST_SHARE, LARGEST_ANGLE = 0.08, 0.05
 # How many numbers a term has; None: one for each joint.
 _SIZES = {
@@ -81,8 +81,8 @@ def read(file: Path, answers: Answers, run: Run | None = None) -> Draft:
     names = _words(data, "observation_names", file)
     if _words(data, "command_names", file) == ["motion"]:
         raise Refusal(
-            f"{file}: command_names: 'motion' is a recorded motion to follow; only policies that "
-            "follow a velocity can be run"
+            f"{file}: command_names: 'motion' is a reference motion; only policies that follow a "
+            "velocity command can be run"
         )
     assumed: list[str] = []
     orders: dict[str, tuple[Any, ...]] = {}
@@ -105,7 +105,7 @@ def read(file: Path, answers: Answers, run: Run | None = None) -> Draft:
     )
     default = [pose[place] for place in places]
     scale = _of_moved(action_scale(data, file), places, len(every), f"{file}: action_scale")
-    rest = {every[i]: Held(every[i], pose[i], kp[i], kd[i]) for i in range(len(every))}
+    rest = {every[i]: DraftHeldJoint(every[i], pose[i], kp[i], kd[i]) for i in range(len(every))}
     ranges = run and run.ranges and {axis: standing_included(r) for axis, r in run.ranges.items()}
     return Draft(
         source=file,
@@ -132,7 +132,9 @@ def _moved_joints(every: list[str], run: Run | None) -> list[str]:
     return [name for name in every if any(re.fullmatch(pattern, name) for pattern in patterns)]
 
 
-def _held(joints: list[str], rest: Mapping[str, Held], answers: Answers) -> list[Held]:
+def _held(
+    joints: list[str], rest: Mapping[str, DraftHeldJoint], answers: Answers
+) -> list[DraftHeldJoint]:
     """The joints that the policy leaves alone, of those that the robot has: no fingers."""
     for spec in known_robots(answers.robot):
         if set(joints) <= set(spec.joint_names):
@@ -199,9 +201,9 @@ def _frames(terms: list[dict[str, Any]], joints: int, file: Path) -> int:
 
 
 def cross_check(draft: Draft) -> bool:
-    """A description beside a network that describes itself: where they differ, one is wrong.
+    """Compare a description with the network's own metadata: where they differ, one is wrong.
 
-    A person may say which: `draft.trusted`. True if the network's figures were put into the draft.
+    `draft.trusted` is the user's decision. True if the network's figures were put into the draft.
     """
     if draft.network.suffix != ".onnx" or draft.network == draft.source:
         return False
@@ -232,7 +234,7 @@ def cross_check(draft: Draft) -> bool:
                 elif draft.trusted != "file":
                     raise Refusal(
                         f"{draft.source}: {field}: {name} has {one:g}, but the network was trained "
-                        f"with {other:g} (metadata of {file}). Say which is right: "
+                        f"with {other:g} (metadata of {file}). Choose the right one: "
                         "--set trust=network or --set trust=file"
                     )
     groups = claims["observations"]
@@ -260,7 +262,7 @@ def _of_moved(
 
 
 def _rounding(value: float) -> float:
-    """By how much the number may be off, from the digits it is written with."""
+    """The largest rounding error, from the number of digits written."""
     _, _, decimals = f"{value:.6f}".rstrip("0").partition(".")
     return float(0.5 * 10.0 ** -max(len(decimals), 1))
 
@@ -284,4 +286,4 @@ def _numbers(data: Mapping[str, str], key: str, file: Path) -> list[float]:
 
 
 def _differ(ours: Sequence[Any], theirs: Sequence[Any]) -> str:
-    return f"{list(ours)} stands where {list(theirs)} must"
+    return f"{list(ours)}, but must be {list(theirs)}"

@@ -1,7 +1,7 @@
-"""Our own policy.yaml, written by a person: what the network sees and sends, and no proofs.
+"""Our own policy.yaml, written by hand: what the network observes and sends.
 
-Golden steps, sha256 and the names of the network's inputs are worked out at import. One number
-stands for all joints; `offset` is the default pose unless it says otherwise.
+Golden steps, sha256 and the names of the network's inputs are determined at import. A single number
+applies to all joints; `offset` defaults to the default pose.
 """
 
 from collections.abc import Iterator
@@ -13,13 +13,19 @@ from pydantic import Field
 from sim2real_deploy import configfile
 from sim2real_deploy.configfile import Strict
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.policy.contract import CommandRanges, Range, Statistics, Term
-from sim2real_deploy.policy.contract import Held as ContractHeld
-from sim2real_deploy.policy.importers.draft import Answers, Draft, Held, Numbers, spread
+from sim2real_deploy.policy.contract import (
+    CommandRanges,
+    Estimate,
+    HeldJoint,
+    Range,
+    Statistics,
+    Term,
+)
+from sim2real_deploy.policy.importers.draft import Answers, Draft, DraftHeldJoint, Numbers, spread
 from sim2real_deploy.policy.importers.places import find_network
 
 NAME = "sim2real policy.yaml"
-UNKNOWN = "???"  # what `policy new` writes where only a person knows
+UNKNOWN = "???"  # what `policy new` writes where only the user knows
 
 
 class _Action(Strict):
@@ -43,18 +49,19 @@ class _Written(Strict):
     format: Literal[1] = 1
     name: str = ""
     robot: str
-    network: str = ""  # a file beside this one; else the only one there
+    network: str = ""  # a file beside this one; by default the only one there
     rate_hz: float = Field(gt=0)
     joints: tuple[str, ...] | str  # names, or an order of the robot's file: sdk, gym, isaac
     default_position: Numbers
     kp: Numbers
     kd: Numbers
-    held: tuple[ContractHeld, ...] = ()
+    held: tuple[HeldJoint, ...] = ()
     action: _Action
     observations: tuple[_Group, ...] = Field(min_length=1)
     command_ranges: CommandRanges
     statistics: tuple[Statistics, ...] = ()
-    # Worked out anew, so that a bundle can be imported again after a change.
+    estimates: tuple[Estimate, ...] = ()
+    # Ignored and determined again, so that a bundle can be imported again after a change.
     recurrence: Any = None
     golden: Any = None
     sha256: Any = None
@@ -80,7 +87,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         network=network,
         joints=told.joints,
         robot=told.robot,
-        held=[Held(held.joint, held.position, held.kp, held.kd) for held in told.held],
+        held=[DraftHeldJoint(held.joint, held.position, held.kp, held.kd) for held in told.held],
         claims={
             "rate_hz": told.rate_hz,
             "default_position": default,
@@ -98,13 +105,14 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             "observations": [group.model_dump() for group in told.observations],
             "command_ranges": told.command_ranges.model_dump(),
             "statistics": [row.model_dump() for row in told.statistics],
+            "estimates": [row.model_dump() for row in told.estimates],
         },
         notes={key: str(value) for key, value in told.provenance.items()},
     )
 
 
 def _unanswered(content: Any, key: str) -> Iterator[str]:
-    """Where `policy new` left a question mark."""
+    """The keys where `policy new` left a `???`."""
     if content == UNKNOWN:
         yield key
     if isinstance(content, list):
@@ -115,7 +123,7 @@ def _unanswered(content: Any, key: str) -> Iterator[str]:
 
 
 def _count(told: _Written, file: Path) -> int:
-    """The number of joints: from their names, or from any list that has one value for each."""
+    """The number of joints, from their names or from any per-joint list."""
     if not isinstance(told.joints, str):
         return len(told.joints)
     for values in (told.default_position, told.kp, told.kd, told.action.scale):

@@ -1,4 +1,4 @@
-"""Where a policy's parts lie: the description in or near what the user named, and its network."""
+"""Finding a policy's files: the description in or near what the user named, and its network."""
 
 import os
 import re
@@ -9,11 +9,11 @@ from sim2real_deploy.errors import Refusal
 
 NETWORKS = (".onnx", ".pt", ".pth", ".jit")
 DESCRIPTIONS = (".yaml", ".yml")
-# Below a folder that a description lies in or under: where projects keep their networks.
+# Where projects keep their networks, below the description's folder or one of its parents.
 _FOLDERS = ("", "exported", "policy", "policies", "models", "pre_train", "weights", "checkpoints")
 MOST_LISTED = 8
 _CHECKPOINT = re.compile(r"model_\d+\.pt")  # of training: not a network that runs by itself
-_ANCESTORS, _ANCESTORS_OF_A_NAME = 6, 3  # a bare name is looked for nearer by
+_ANCESTORS, _ANCESTORS_OF_A_NAME = 6, 3  # a bare name is searched in fewer parents
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
@@ -44,9 +44,9 @@ def networks(source: Path) -> list[Path]:
 
 
 def find_network(file: Path, given: Path | None, named: str = "") -> Path:
-    """The network of a description: what the user gave, what the file names, or the only one near.
+    """The network of a description: the user's choice, the one it names, or the only one nearby.
 
-    A file names it as its author had it: the path's end is looked for below each folder above."""
+    Its author's path may not exist here, so the end of it is searched below each parent folder."""
     if given is not None:
         if not given.is_file():
             raise Refusal(f"--network {given}: there is no such file")
@@ -56,7 +56,7 @@ def find_network(file: Path, given: Path | None, named: str = "") -> Path:
             if path.is_file():
                 return checked(path)
     by_stem: dict[str, Path] = {}
-    # The same network as ONNX and as TorchScript is one.
+    # The same network as ONNX and as TorchScript counts once.
     for path in networks(file.absolute().parent) if named else _near(file):
         if path.stem not in by_stem or path.suffix == ".onnx":
             by_stem[path.stem] = path
@@ -90,7 +90,7 @@ def _listed(file: Path, found: list[Path]) -> str:
 
 
 def _above(file: Path) -> list[Path]:
-    """The networks in the nearest folder above that keeps any, where projects keep theirs."""
+    """The networks of the nearest parent folder that has any in the usual places."""
     for folder in file.absolute().parents[1 : _ANCESTORS_OF_A_NAME + 1]:
         places = [folder / name for name in _FOLDERS if name]
         places += [below for place in places if place.is_dir() for below in sorted(place.iterdir())]
@@ -101,7 +101,7 @@ def _above(file: Path) -> list[Path]:
 
 
 def checked(path: Path) -> Path:
-    """`path`, unless it only stands for the file that Git LFS would bring."""
+    """`path`, unless it is only a Git LFS pointer."""
     with path.open("rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
             raise Refusal(

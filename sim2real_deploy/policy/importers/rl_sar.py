@@ -1,9 +1,9 @@
-"""rl_sar: config.yaml of the policy, beside base.yaml of the robot or, in its older form, alone.
+"""rl_sar: the policy's config.yaml, with the robot's base.yaml or, in the older form, alone.
 
-`joint_mapping` leads from the policy's joints to base.yaml's names. Everything is scaled, then
-clipped alike; history starts as zeros, and its number 0 is the newest. The older form has a key
-`framework` and the joints in the same file. quadruped_ros2_control, which still uses it, reads the
-list of its history from the back; what other readers of that form do, the twin has to tell.
+`joint_mapping` maps the policy's joints to base.yaml's names. Everything is scaled, then clipped;
+history starts as zeros, and entry 0 is the newest. The older form has a key `framework` and the
+joints in the same file. quadruped_ros2_control, which still uses it, reads the history in reverse;
+what other readers of that form do must be tried in the twin.
 """
 
 from pathlib import Path
@@ -20,12 +20,12 @@ from sim2real_deploy.policy.importers.robots import all_robots
 from sim2real_deploy.policy.importers.vocabulary import translate
 
 NAME = "rl_sar config.yaml"
-# Not in its files: rl_sar feeds the sticks of a gamepad, -1 to 1, as they are.
+# Not in its files: rl_sar uses a gamepad's sticks, -1 to 1, unscaled.
 STICKS = {"vx": (-1.0, 1.0), "vy": (-1.0, 1.0), "wz": (-1.0, 1.0)}
-# The gait clock of unitree_rl_gym's humanoids, as forks of rl_sar name it.
+# The gait clock of unitree_rl_gym's humanoids, as named in forks of rl_sar.
 TERMS = {"g1_phase": "gait_phase", "gait_phase": "gait_phase", "phase": "gait_phase"}
 GAIT_PERIOD = 0.8  # s
-CONTROLLER = "robot_control.yaml"  # where quadruped_ros2_control has the joints
+CONTROLLER = "robot_control.yaml"  # where quadruped_ros2_control lists the joints
 
 
 class _Config(Foreign):
@@ -136,7 +136,8 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
 
 
 def _robot(title: str) -> str | None:
-    """The robot of `g1_23/robomimic`: one with fewer motors is the whole one, the rest held."""
+    """The robot in a title such as `g1_23/robomimic`; a variant with fewer motors is the full robot
+    with the rest held."""
     named = title.split("/")[0] if "/" in title else None
     known = [spec.name for spec in all_robots()] if named else []
     return next((name for name in known if f"{named}_".startswith(f"{name}_")), named)
@@ -181,8 +182,8 @@ def _group(
     newest_first = history == tuple(range(length))
     if not newest_first and history != tuple(reversed(range(length))):
         raise Refusal(
-            f"{file}: observations_history: {list(history)} leaves steps out; only 0 to n, "
-            "or back, can be run"
+            f"{file}: observations_history: {list(history)} skips steps; only 0 to n, or the "
+            "reverse, can be run"
         )
     newest = "first" if newest_first else "last"
     if config.framework and length > 1:
@@ -216,7 +217,7 @@ def _group(
 
 
 def _below(content: Any) -> tuple[str, dict[str, Any]]:
-    """The settings, under one key of their own or without any."""
+    """The settings, which may be below a single key."""
     if not isinstance(content, dict):
         return "", {}
     if len(content) == 1:
@@ -226,7 +227,7 @@ def _below(content: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _base(config: Path) -> tuple[Path | None, dict[str, Any]]:
-    """base.yaml lies beside the policy's file, or above it as in rl_sar's own tree."""
+    """base.yaml, beside the policy's file or above it, as in rl_sar's own tree."""
     for folder in (config.parent, *config.absolute().parents[1:4]):
         file = folder / "base.yaml"
         if file.is_file():
@@ -237,7 +238,7 @@ def _base(config: Path) -> tuple[Path | None, dict[str, Any]]:
 
 
 def _controller(config: Path) -> dict[str, Any]:
-    """What quadruped_ros2_control keeps in the folder above instead of in the policy's file."""
+    """The settings that quadruped_ros2_control keeps in the parent folder."""
     file = config.absolute().parents[1] / CONTROLLER
     if not file.is_file():
         return {}

@@ -1,4 +1,4 @@
-"""The robots that a policy may be for, and their joints as other projects name them."""
+"""The robots that a policy may be for, and matching joints by patterns."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,15 +10,15 @@ from sim2real_deploy.robots import RobotSpec, load_robot
 
 
 def all_robots() -> Iterator[RobotSpec]:
-    """All that have a file."""
+    """All robots in config/robots."""
     for file in sorted(paths.config_file("robots").glob("*.yaml")):
         yield load_robot(file.stem)
 
 
 def known_robots(named: str = "") -> Iterator[RobotSpec]:
-    """Candidates for a policy: the robot that was named, or all but those for a twin only.
+    """Candidates for a policy: the robot that was named, or all that are not `twin_only`.
 
-    Quadrupeds of one make share joints and names, so a file that names none would fit several.
+    Quadrupeds of one vendor share joint names, so a file that names no robot would fit several.
     """
     if named:
         yield load_robot(named)
@@ -27,7 +27,7 @@ def known_robots(named: str = "") -> Iterator[RobotSpec]:
 
 
 def by_pattern(values: Any, joints: Sequence[str], where: str) -> list[float]:
-    """One number for each joint: the same for all, or by regular expressions of their names."""
+    """One number per joint: the same for all, or by regular expressions of joint names."""
     if isinstance(values, int | float) and not isinstance(values, bool):
         return [float(values)] * len(joints)
     if not isinstance(values, Mapping):
@@ -36,7 +36,7 @@ def by_pattern(values: Any, joints: Sequence[str], where: str) -> list[float]:
     for pattern, value in values.items():
         matching = [joint for joint in joints if re.fullmatch(str(pattern), joint)]
         if not matching:
-            raise Refusal(f"{where}.{pattern}: no joint is called like that")
+            raise Refusal(f"{where}.{pattern}: matches no joint")
         found |= dict.fromkeys(matching, float(value))
     missing = [joint for joint in joints if joint not in found]
     if missing:

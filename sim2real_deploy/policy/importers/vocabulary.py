@@ -1,6 +1,6 @@
-"""What other projects call an observation, and what it is called here.
+"""Other projects' names of observation terms, and ours.
 
-`NAMES` holds what every project means alike; a format's own table comes first.
+`NAMES` holds names with the same meaning in every project; a format's own table takes precedence.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ NAMES: Mapping[str, str] = {
     "height_scan": "height_scan",
     "foot_contacts": "foot_contacts",
 }
-# Who feeds the same numbers in which order, where a file does not say. In our own names.
+# Each project's order of the usual terms, for files that do not contain it. In our names.
 _GYRO, _GRAVITY, _COMMAND = "base_ang_vel", "projected_gravity", "velocity_command"
 _JOINTS = ("joint_pos_rel", "joint_vel", "last_action")
 TERM_ORDERS: Mapping[str, tuple[str, ...]] = {
@@ -44,13 +44,13 @@ TERM_ORDERS: Mapping[str, tuple[str, ...]] = {
 
 
 def translate(name: str, special: Mapping[str, str], where: str) -> str:
-    """Our name of an observation of theirs."""
+    """Our name for another project's observation term."""
     ours = special.get(name, NAMES.get(name))
     if ours is None:
         if name.startswith("motion_") or name in ("ref_joint_pos", "ref_joint_vel"):
             raise Refusal(
-                f"{where}: '{name}' is part of a recorded motion to follow; only policies that "
-                "follow a velocity can be run"
+                f"{where}: '{name}' is part of a reference motion; only policies that follow a "
+                "velocity command can be run"
             )
         known = ", ".join(sorted({*special, *NAMES}))
         raise Refusal(
@@ -73,7 +73,7 @@ def extra_command(name: str, answers: Answers) -> dict[str, Any] | None:
 
 
 def term_order(given: Any, where: str) -> tuple[str, ...]:
-    """An order by its project's name, or written out as a list of our terms."""
+    """An order by its project's name, or as a list of our terms."""
     if isinstance(given, list):
         return tuple(translate(str(name), {}, where) for name in given)
     if given in TERM_ORDERS:
