@@ -207,10 +207,11 @@ def _policies(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _check_policies(values: Mapping[str, str]) -> None:
-    """Refuse a policy that is not there before anything is started."""
-    from sim2real_deploy.policy.contract import contract_names
+    """Refuse a policy that does not exist before anything is started."""
+    from sim2real_deploy.policy.contract import bundle_folder
 
-    contract_names(",".join(_policies(values)))
+    for name in _policies(values):
+        bundle_folder(name)
 
 
 def _check_adaptation(values: Mapping[str, str]) -> None:
