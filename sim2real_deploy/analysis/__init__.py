@@ -1,1 +1,1 @@
-"""Analysis: what a recorded run says, offline: replay through the policy, the twin, a report."""
+"""Offline analysis of recorded runs: reports, replay through the policy or the twin, the gap."""

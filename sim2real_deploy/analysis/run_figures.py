@@ -1,4 +1,4 @@
-"""What came of a run, in a few figures: how far it walked, how well, and what was not as it should.
+"""A run in a few figures: how far it walked, how well, and what went wrong.
 
 The report's summary, the list of runs and the gap report all read these.
 """
@@ -91,7 +91,7 @@ def preset_of(view: View) -> str | None:
 
 
 def lost_by_design(view: View) -> float:
-    """The most that chance makes of the twin's own message loss; none on a robot."""
+    """Upper bound of the states lost by the twin's own message loss; zero on a robot."""
     preset = preset_of(view)
     if preset is None:
         return 0.0
@@ -143,7 +143,7 @@ def _speed_error(view: View, walking: npt.NDArray[np.bool_]) -> tuple[float, flo
 
 
 def _stops(view: View) -> tuple[tuple[float, str], ...]:
-    """Each time that safety began to object."""
+    """Each time that a safety stop began."""
     if SAFETY not in view.series:
         return ()
     safety = view.series[SAFETY]

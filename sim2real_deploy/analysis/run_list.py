@@ -1,4 +1,4 @@
-"""Many runs at once: what came of each, kept beside the bag so that a list is quick."""
+"""Many runs at once: the figures of each, cached beside its bag so that listing is quick."""
 
 import contextlib
 import json
@@ -74,7 +74,7 @@ def find_runs(folder: Path) -> list[Path]:
 
 
 def list_runs(bags: Iterable[Path], wanted: Filter | None = None) -> tuple[list[RunRow], list[str]]:
-    """Those that a filter lets through, and why others could not be read."""
+    """The runs that match a filter, and why others could not be read."""
     rows, problems = [], []
     for path in bags:
         try:
@@ -88,7 +88,7 @@ def list_runs(bags: Iterable[Path], wanted: Filter | None = None) -> tuple[list[
 
 
 def describe_run(path: Path) -> RunRow:
-    """From what is kept beside the bag, where that is still true."""
+    """From the cache beside the bag, if it is still valid."""
     size = sum(file.stat().st_size for file in path.glob("*.mcap"))
     key = f"{__version__} {size}"
     kept = path / KEPT

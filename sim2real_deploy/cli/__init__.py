@@ -29,7 +29,7 @@ def _root(
 
 
 def main() -> None:
-    """Entry point. A Refusal, which the user can mend, is printed as text and exits with 2."""
+    """Entry point. A Refusal, which the user can fix, is printed as text and exits with 2."""
     for module in pkgutil.iter_modules(__path__):  # each module registers its commands
         import_module(f"{__name__}.{module.name}")
     try:

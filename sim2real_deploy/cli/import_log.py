@@ -1,4 +1,4 @@
-"""`sim2real import-log`: a log of somebody else as a bag of ours."""
+"""`sim2real import-log`: turns a log recorded elsewhere into a bag."""
 
 from pathlib import Path
 

@@ -22,7 +22,8 @@ Html = Annotated[Path | None, typer.Option(help="Write a report with plots here.
 
 @learn.callback()
 def _root() -> None:
-    """One thread, before numpy is there: more are slower for small matrices, and bits differ."""
+    """One thread, set before numpy is imported: more are slower for small matrices, and results
+    would differ in the last bits."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
@@ -93,7 +94,7 @@ def action(
     output: Output = "",
     html: Html = None,
 ) -> None:
-    """Changes of the targets that let the simulator land where the robot did; no torque needed."""
+    """Changes of the targets with which the simulator follows the recording; no torque needed."""
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table

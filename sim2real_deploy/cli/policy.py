@@ -124,7 +124,7 @@ def _name_of(folder: Path) -> str:
 def _with_the_order_that_walks(
     imported: "Imported", bring_in: Callable[[dict[str, Any], Path], "Imported"], output: Path
 ) -> "Imported":
-    """The file leaves orders open: keep what was assumed if it walks, else take what does."""
+    """The file leaves orders open: keep the assumed ones if it walks, else use those that do."""
     import shutil
     import tempfile
 

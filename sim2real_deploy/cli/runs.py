@@ -70,7 +70,7 @@ def list_command(
     gap: Annotated[float | None, typer.Option(help="With a gap of at most this.")] = None,
     json: Json = None,
 ) -> None:
-    """One line for each run. The gap is known where gap.json lies in the run's folder."""
+    """One line for each run. The gap is known if gap.json is in the run's folder."""
     from sim2real_deploy.analysis.run_list import Filter, find_runs
 
     wanted = Filter(policy, stage, stopped, real, pinned, distance, gap)
@@ -87,7 +87,7 @@ def compare(bags: Runs, json: Json = None) -> None:
 def pin(
     bags: Runs, reason: Annotated[str, typer.Option(help="Why it is kept.")] = "pinned by hand"
 ) -> None:
-    """Keep runs whatever the recorder's quota says."""
+    """Protect runs from the recorder's quota."""
     from sim2real_deploy.bags import runs as store
 
     for bag in _bags(bags):

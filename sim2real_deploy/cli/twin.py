@@ -23,7 +23,7 @@ def twin(
         [], help="A fault or push at the start, e.g. '{push: {force: 100, ...}}'; repeatable."
     ),
 ) -> None:
-    """Run a Go2 that any client of the real one can use: lying down, sport mode on."""
+    """Run a simulated Go2 for any client of a real one: it starts lying down, sport mode on."""
     from sim2real_deploy.twin.headless import choose_renderer
 
     if video:

@@ -19,7 +19,7 @@ def up(
     arguments: list[str] = typer.Argument(None, help="name:=value, as for `ros2 launch`."),
     show_args: bool = typer.Option(False, "--show-args", "-s", help="List them and leave."),
 ) -> None:
-    """Start the stack in order, with one output; one Ctrl-C damps the robot and ends it."""
+    """Start the stack in order, with one output; Ctrl-C sits the robot down, damps it and ends."""
     if bringup not in BRINGUPS:
         raise Refusal(f"there is no bring-up '{bringup}'; there are: {', '.join(BRINGUPS)}")
     known, graph = BRINGUPS[bringup]

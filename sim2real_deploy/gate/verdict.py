@@ -12,7 +12,6 @@ from sim2real_deploy.gate.figures import EpisodeFigures
 from sim2real_deploy.gate.scenarios import Scenario
 from sim2real_deploy.policy.bundle import Bundle
 
-THRESHOLD = 0.85  # success rate that a scenario needs
 Z = 1.96  # of a 95 % interval
 
 # Beyond these a figure is flagged, even if the run succeeds.

@@ -13,7 +13,6 @@ Array = npt.NDArray[np.float64]
 
 LEAD_IN = 20  # rows before the replay begins
 SLOW_HZ = 20.0  # above it, what the chirps never asked for: vibration and noise
-MOST_OFF = 1.0  # rad: beyond, the replay has diverged
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +21,8 @@ class ReplayedMotion:
     torque: Array
     first: int  # row of the recording that the first of these belongs to
     q_rms: float  # rad, over all joints
-    q_rms_by_joint: Array
     torque_share: float  # rms error by rms torque
     slow_torque_share: float  # the same below SLOW_HZ
-    diverged: bool
 
 
 def replay_hung(recording: Recording, figures: JointFigures, attitude: Array) -> ReplayedMotion:
@@ -50,10 +47,8 @@ def replay_hung(recording: Recording, figures: JointFigures, attitude: Array) ->
         torque=made[0, 0],
         first=here.start,
         q_rms=float(np.sqrt(np.mean(error**2))),
-        q_rms_by_joint=np.sqrt(np.mean(error**2, axis=0)),
         torque_share=_share(wrong, true),
         slow_torque_share=_share(below(wrong, recording.period, SLOW_HZ), true),
-        diverged=bool(np.abs(error).max() > MOST_OFF),
     )
 
 

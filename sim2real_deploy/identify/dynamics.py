@@ -62,13 +62,13 @@ def balance(
         rows = np.arange(HALF, len(q) - HALF, EVERY)
         rows = rows[recording.fresh[rows] & (recording["kp"][rows].min(axis=1) > 0)]
         motion = q[rows], dq[rows], ddq[rows]
-        rigid = _rigid(model, data, *motion)
+        rigid = inverse_dynamics(model, data, *motion)
         by_offset = _by_offset(model, data, motion, rigid)
         parts.append((*motion, torque[rows], rigid, by_offset))
     return Balance(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
-def _rigid(model: Any, data: Any, q: Array, dq: Array, ddq: Array) -> Array:
+def inverse_dynamics(model: Any, data: Any, q: Array, dq: Array, ddq: Array) -> Array:
     result = np.empty_like(q)
     for row in range(len(q)):
         data.qpos[:], data.qvel[:], data.qacc[:] = q[row], dq[row], ddq[row]
@@ -81,7 +81,10 @@ def _by_offset(model: Any, data: Any, motion: tuple[Array, ...], rigid: Array) -
     """An encoder that reads too much puts the joint back by as much."""
     q, dq, ddq = motion
     kind = np.arange(q.shape[1]) % LEG_JOINTS
-    moved = [_rigid(model, data, q - OFFSET_STEP * (kind == k), dq, ddq) for k in range(LEG_JOINTS)]
+    moved = [
+        inverse_dynamics(model, data, q - OFFSET_STEP * (kind == k), dq, ddq)
+        for k in range(LEG_JOINTS)
+    ]
     return np.stack([(m - rigid) / OFFSET_STEP for m in moved], axis=1)
 
 

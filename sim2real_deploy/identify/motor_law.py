@@ -37,7 +37,6 @@ class MotorLaw:
     delay: float  # s, of the command in the torque that is read
     delay_interval: Interval
     lag: float  # s
-    lag_interval: Interval
     speed_share: float  # strength of kd by strength of kp
     speed_gain: float  # velocity read by change of position
     residual: float  # Nm rms that the law leaves
@@ -62,7 +61,7 @@ def fit_motor_law(
     torque = np.sqrt(both / max(sum(len(r) for r in recordings), 1))
     if not blocks:
         nothing = (0.0, np.inf)
-        return MotorLaw(1, nothing, 0, nothing, 0, nothing, 1, 1, torque, torque, False)
+        return MotorLaw(1, nothing, 0, nothing, 0, 1, 1, torque, torque, False)
     grams = _of_best_age(_grams(blocks), len(lags))
     everything = np.ones(len(blocks))
     speed_share = _speed_share(grams, everything)
@@ -80,7 +79,6 @@ def fit_motor_law(
         delay=delay * period,
         delay_interval=(float(low[1]) * period, float(high[1]) * period),
         lag=lag * period,
-        lag_interval=(float(low[2]) * period, float(high[2]) * period),
         speed_share=speed_share if not joined else 1.0,
         speed_gain=_speed_gain(recordings, joint),
         residual=float(np.sqrt(max(residual, 0.0) / rows)),

@@ -40,7 +40,6 @@ UNTOLD_DELAY = 0.001  # s
 LAGGING_SHARE = 0.7  # of the joints: else none of them lags
 LATER_STEPS = 3  # of physics beyond stage A's delay that are tried
 FIRST_ITERATIONS, LATER_ITERATIONS = 4, 3
-ATTITUDE_FROM_IMU = 0.01  # rad: a quaternion that says more than this is one
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,13 @@ _PD = (
     Member("kp", F32),
     Member("kd", F32),
 )
+_MOTION = (
+    Member("mode", U8),
+    Member("q", F32),
+    Member("dq", F32),
+    Member("ddq", F32),
+    Member("tau_est", F32),
+)
 _GO_HEAD = (
     Member("head", U8, 2),
     Member("level_flag", U8),
@@ -70,11 +77,7 @@ GO_LOW_STATE = Layout(
         Member(
             "motor_state",
             (
-                Member("mode", U8),
-                Member("q", F32),
-                Member("dq", F32),
-                Member("ddq", F32),
-                Member("tau_est", F32),
+                *_MOTION,
                 Member("q_raw", F32),
                 Member("dq_raw", F32),
                 Member("ddq_raw", F32),
@@ -136,11 +139,7 @@ HG_LOW_STATE = Layout(
         Member(
             "motor_state",
             (
-                Member("mode", U8),
-                Member("q", F32),
-                Member("dq", F32),
-                Member("ddq", F32),
-                Member("tau_est", F32),
+                *_MOTION,
                 Member("temperature", I16, 2),
                 Member("vol", F32),
                 Member("sensor", U32, 2),

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from sim2real_deploy.checks import exit_code
+from sim2real_deploy.gate.clearance import LEAST_RATE
 from sim2real_deploy.gate.engines import FIRST
 from sim2real_deploy.gate.episodes import run_episode
 from sim2real_deploy.gate.scenarios import load_scenarios, needed_for
-from sim2real_deploy.gate.verdict import THRESHOLD, Row, summarise
+from sim2real_deploy.gate.verdict import Row, summarise
 from sim2real_deploy.gate.workers import Results, Task, run_here
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.policy.check import static_checks
@@ -58,7 +59,7 @@ def rows(bundle: Bundle, names: list[str], folder: Path) -> dict[str, Row]:
         results.add(task, episode)
     return {
         s.name: summarise(
-            s, FIRST, results.of((FIRST, s, trial) for trial in range(TRIALS)), THRESHOLD
+            s, FIRST, results.of((FIRST, s, trial) for trial in range(TRIALS)), LEAST_RATE
         )
         for s in scenarios
     }
@@ -78,5 +79,5 @@ def test_the_whole_gate_fails_each_sabotage(name: str, tmp_path: Path) -> None:
     if exit_code(static_checks(bad)):
         return
     needed = [scenario.name for scenario in needed_for("indoor", load_scenarios())]
-    failed = [row for row in rows(bad, needed, tmp_path).values() if not row.passes(THRESHOLD)]
+    failed = [row for row in rows(bad, needed, tmp_path).values() if not row.passes(LEAST_RATE)]
     assert failed

@@ -1,4 +1,4 @@
-"""What the robot believed of itself while it walked, beside what the recording shows afterwards."""
+"""The robot's own estimates while it walked, compared with what the recording shows afterwards."""
 
 from dataclasses import dataclass
 

@@ -43,7 +43,7 @@ class SimulatedWalk:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """What stood behind the policy when the recorded walk was walked."""
+    """The conditions under which the recorded walk was made."""
 
     stage: str = STAGE
     watched: bool = False  # motion capture told the policy its true velocity
@@ -56,7 +56,7 @@ class How:
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """All that a walk in a simulator leaves behind; times in ns."""
+    """The recording of a simulated walk; times in ns."""
 
     states: list[tuple[int, bytes]]
     commands: list[tuple[int, bytes]]
@@ -114,7 +114,7 @@ def tape_walk(bundle: Bundle, robot: SimulatedRobot, seed: int, commands: Array,
         if fell_s is not None or not walker.walks:
             break
     if not tap.states:
-        raise Refusal("the twin said nothing while it should have walked")
+        raise Refusal("the twin sent no state while it should have walked")
     return Tape(
         tap.states,
         tap.commands,

@@ -1,7 +1,7 @@
-"""Joint friction, payload and floor friction: what makes short replays land where the robot did.
+"""Fits joint friction, payload and floor friction so that short replays match the recording.
 
-Gauss-Newton over windows of a tenth of a second, all three at once, since each alone would also
-explain a part of the others. Strength and delay are known by then from the motor law.
+Gauss-Newton over windows of 0.1 s, all three at once, because each alone would also explain part of
+the others. Strength and delay are known by then from the motor law.
 """
 
 from collections.abc import Sequence

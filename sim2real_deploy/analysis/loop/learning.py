@@ -1,4 +1,4 @@
-"""The loop's learning step: what physics leaves over goes into the twin where it is worth having.
+"""The loop's learning step: learned residuals go into the twin if they help on held-out data.
 
 An actuator network needs torque and two sets of gains, a delta action half a minute of walking.
 Bags that hold neither leave the twin as it was identified, and the result says so.

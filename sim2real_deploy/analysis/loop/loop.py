@@ -1,4 +1,4 @@
-"""A policy and the bags of its walks in, a policy for that robot out, with proof beside it."""
+"""From a policy and the bags of its walks to a policy for that robot, with a comparison."""
 
 import hashlib
 import json

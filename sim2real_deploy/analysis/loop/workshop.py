@@ -1,4 +1,4 @@
-"""Steps that are never done twice: each has a folder named by a digest of all it depends on.
+"""Steps that are never repeated: each has a folder named by a digest of all it depends on.
 
 A step that was interrupted has no `done.json`. It starts again in an empty folder, unless it says
 that it can go on from what is there.

@@ -7,12 +7,12 @@ dynamics of a hung robot, against the first: what rubs behind the motor, which n
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import mujoco
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.identify.dynamics import inverse_dynamics
 from sim2real_deploy.identify.figures import JointFigures
 from sim2real_deploy.identify.legs import GRAVITY, legs_model
 from sim2real_deploy.identify.recording import Recording, slope, smooth
@@ -208,12 +208,12 @@ def _needed(recording: Recording, figures: JointFigures) -> Array:
     q = smooth(recording["q"], WIDE) - figures.offset
     dq, ddq = smooth(speed, WIDE), slope(speed, recording.period, WIDE)
     model.opt.gravity[:] = 0.0
-    moved = _inverse(model, data, q, dq, ddq)
+    moved = inverse_dynamics(model, data, q, dq, ddq)
     still = np.zeros_like(dq)
     weights = []
     for axis in range(3):
         model.opt.gravity[:] = np.eye(3)[axis]
-        weights.append(_inverse(model, data, q, still, still))
+        weights.append(inverse_dynamics(model, data, q, still, still))
     weight = np.stack(weights, axis=-1)
     return np.asarray(moved + weight @ _gravity(recording, figures, moved, weight, dq))
 
@@ -232,15 +232,6 @@ def _gravity(
     rows = recording.fresh
     found = np.linalg.lstsq(weight[rows].reshape(-1, 3), left[rows].ravel(), rcond=None)[0]
     return np.asarray(GRAVITY * found / max(float(np.linalg.norm(found)), 1e-6))
-
-
-def _inverse(model: Any, data: Any, q: Array, dq: Array, ddq: Array) -> Array:
-    result = np.empty_like(q)
-    for row in range(len(q)):
-        data.qpos[:], data.qvel[:], data.qacc[:] = q[row], dq[row], ddq[row]
-        mujoco.mj_inverse(model, data)
-        result[row] = data.qfrc_inverse
-    return result
 
 
 def joints_of_kind(robot: RobotSpec, kind: npt.NDArray[np.int64], number: int) -> list[int]:
