@@ -13,4 +13,5 @@ if __name__ == "__main__":
     with TwinOnWire(twin, sys.argv[1], int(sys.argv[2])) as on_wire:
         sys.stdin.read()
         on_wire.check()
-    print(json.dumps(asdict(twin.boards.counters)))
+        height = float(on_wire.ask(lambda body: body.base_truth.position[2]))
+    print(json.dumps(asdict(twin.boards.counters) | {"height": height}))

@@ -235,6 +235,35 @@ def test_a_client_on_the_robots_cyclone_sees_the_twin_once(
     assert counters["bad_crc"] == counters["bad_length"] == 0
 
 
+def test_a_c_client_on_the_robots_cyclone_stands_it_up_on_a_plain_loopback(
+    peer: Path,
+    networks: tuple[str, str],
+) -> None:
+    """As the vendor's stand example does: mode asked for and released, then commands."""
+    build, home, pipe = peer.parent, ["ip", "netns", "exec", networks[0]], subprocess.PIPE
+    run("idlc", str(DATA / "twin" / "unitree_api.idl"), cwd=build)
+    sources = [str(DATA / "twin" / "stand.c"), *map(str, build.glob("unitree_*.c"))]
+    run("gcc", "-O2", "-I", str(build), *sources, "-o", str(build / "stand"), "-lddsc")
+    twin = start_twin(networks[0], "lo")
+    uri = {**os.environ, "CYCLONEDDS_URI": cyclone_on("lo")}
+    client = subprocess.Popen([*home, str(build / "stand")], env=uri, stdout=pipe, text=True)
+    killer = threading.Timer(90, client.kill)
+    killer.start()
+    try:
+        assert client.stdout is not None
+        mode = json.loads(client.stdout.readline() or "null")
+        said, _ = twin.communicate(input="", timeout=30)
+    finally:
+        killer.cancel()
+        for process in (twin, client):
+            process.kill()
+            process.wait()
+    assert mode["name"] == "normal"  # as it was found
+    counters = json.loads(said)
+    assert counters["height"] > 0.25
+    assert counters["bad_crc"] == counters["bad_length"] == 0
+
+
 @needs_vendor_sdk
 def test_a_client_on_a_newer_cyclone_does_not_harm_one_on_the_robots(
     peer: Path,
