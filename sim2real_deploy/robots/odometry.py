@@ -4,13 +4,15 @@ A loaded foot stands still on the ground, so the trunk moves relative to it; tor
 are loaded. The accelerometer bridges the moments in between.
 
 Upwards, a foot counts later: it sinks in as it lands, before it is loaded, and comes back up while
-it is. Taken at once, every step would lower the trunk by some millimetres.
+it is. Taken at once, every step would lower the trunk by some millimetres. What is left of that is
+taken out of the position by the ground: see `ground.py`.
 """
 
 import math
 
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.geometry import Vector, cross, gravity_in_body, to_world
+from sim2real_deploy.robots.ground import Ground
 from sim2real_deploy.robots.legs import LegKinematics, along, dot, foot_force, minus
 
 GRAVITY = 9.81
@@ -43,6 +45,7 @@ class LegOdometry:
         self.velocity: Vector = _NOWHERE  # m/s, in the trunk's frame
         self.loads = [0.0] * len(self._legs)  # N on each foot
         self._loaded_s = [0.0] * len(self._legs)  # for how long each foot has been loaded
+        self._ground = Ground(len(self._legs))
 
     @staticmethod
     def possible(spec: RobotSpec) -> bool:
@@ -60,13 +63,18 @@ class LegOdometry:
         felt = (felt_x + GRAVITY * x, felt_y + GRAVITY * y, felt_z + GRAVITY * z)
         free = minus(felt, cross(rate, self.velocity))
         self.velocity = along(self.velocity, elapsed, free)
-        self._correct_by_legs(state, rate, (-x, -y, -z), elapsed)
+        feet = self._correct_by_legs(state, rate, (-x, -y, -z), elapsed)
         self.position = along(self.position, elapsed, to_world(attitude, self.velocity))
+        standing = {number: to_world(attitude, foot) for number, foot in feet.items()}
+        self.position = self._ground.correct(self.position, standing, elapsed)
 
-    def _correct_by_legs(self, state: RobotState, rate: Vector, up: Vector, elapsed: float) -> None:
-        """Draw the velocity to the one at which the loaded feet roll without slipping."""
+    def _correct_by_legs(
+        self, state: RobotState, rate: Vector, up: Vector, elapsed: float
+    ) -> dict[int, Vector]:
+        """Draw the velocity to the one at which the loaded feet roll without slipping; returns
+        where those feet are that have come to rest."""
         (q, dq), torque = state.motion().tolist(), state.torque.tolist()
-        level, rising = _Mean(), _Mean()
+        level, rising, resting = _Mean(), _Mean(), dict[int, Vector]()
         for number, leg in enumerate(self._legs):
             foot, axes, columns = leg.pose(q)
             push = foot_force(columns, [torque[joint] for joint in leg.joints])
@@ -85,9 +93,10 @@ class LegOdometry:
             seen = minus(cross(turning, radius), moving)
             slip = math.dist(seen, self.velocity) / SLIPPING
             level.add(seen, weight, slip)
-            rising.add(
-                seen, weight * min(self._loaded_s[number] / SETTLED_S, 1.0) ** SETTLING, slip
-            )
+            settled = min(self._loaded_s[number] / SETTLED_S, 1.0) ** SETTLING
+            rising.add(seen, weight * settled, slip)
+            if settled == 1.0:
+                resting[number] = foot
         if level.weights:
             error = minus(level.value(), self.velocity)
             along_ground = along(error, -dot(error, up), up)
@@ -95,6 +104,7 @@ class LegOdometry:
         if rising.weights:
             error = minus(rising.value(), self.velocity)
             self.velocity = along(self.velocity, rising.share(elapsed) * dot(error, up), up)
+        return resting
 
 
 class _Mean:
