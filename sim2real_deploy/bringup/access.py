@@ -12,8 +12,9 @@ from sim2real_deploy import topics
 
 STATES = (
     topics.TICKS, topics.MODE, topics.POLICY, topics.LEASE, topics.STATISTICS, topics.ADAPTATION,
-    topics.OBSERVATION, topics.ACTION, "policy/*", topics.COMMAND_ASKED, topics.COMMAND_SENT,
-    topics.COMMAND_LIMITS, topics.JOINTS, topics.IMU, topics.BATTERY, topics.TEMPERATURES,
+    topics.OBSERVATION, topics.ACTION, topics.ESTIMATES, "policy/*",
+    topics.COMMAND_ASKED, topics.COMMAND_SENT, topics.COMMAND_LIMITS, topics.JOINTS, topics.IMU,
+    topics.BATTERY, topics.TEMPERATURES,
     topics.FOOT_FORCES, topics.ODOMETRY, topics.REMOTE, topics.DIAGNOSTICS,
     topics.DESCRIPTION, topics.TRANSFORMS, topics.TYPED_TICKS, topics.TYPED_LIMITS,
     topics.TYPED_POLICY_STEP, topics.TYPED_MODE, topics.TYPED_LEASE,
@@ -58,6 +59,7 @@ def accesses(robot: str) -> dict[str, Access]:
             (*SHOWN, topics.LEASE, topics.DIAGNOSTICS, topics.TICKS, *seen),
             calls=(*stops, *modes),
         ),
+        "rqt_sim2real_stop": Access(calls=(topics.service(robot, "estop"),)),
         "sim2real_call": Access(calls=(*stops, *modes)),
         "planner": Access((topics.VELOCITY,), (*SHOWN, topics.ODOMETRY)),
         "joy_node": Access((topics.JOY,)),
