@@ -17,6 +17,7 @@ from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.bench.hidden_changes import CHANGES, NOTHING, HiddenChange, hidden_robot
 from sim2real_deploy.checks import Check
 from sim2real_deploy.control.adaptation.adaptation import CYCLE
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.drive import Drive, fallen, heading_velocity
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.robots import load_robot
@@ -67,20 +68,28 @@ class ChangeRow:
         return 1.0 - self.left / self.lost if self.lost else 1.0
 
 
-def run(robot: str, policy: str, seeds: int, workers: int, progress: Progress) -> BenchResult:
+def run(
+    robot: str, policy: str, seeds: range, only: str, workers: int, progress: Progress
+) -> BenchResult:
+    """`only`: the changes whose name contains it, beside the robot with nothing wrong."""
     bundle = load_bundle(policy, load_robot(robot))
     cost = tick_cost(bundle)
-    trials = [(change, adaptation) for change in (NOTHING, *CHANGES) for adaptation in (OFF, ON)]
+    chosen = [0, *(i + 1 for i, change in enumerate(CHANGES) if only in change.name)]
+    if len(chosen) == 1:
+        names = ", ".join(change.name for change in CHANGES)
+        raise Refusal(f"no change's name contains '{only}'; there are: {names}")
+    every = (NOTHING, *CHANGES)
+    trials = [(index, adaptation) for index in chosen for adaptation in (OFF, ON)]
     walks: list[list[AdaptationWalk]] = []
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        for number, (change, adaptation) in enumerate(trials):
-            progress(f"{change.name}, adaptation {adaptation}", number / len(trials))
-            jobs = [(robot, policy, number // 2, adaptation, seed) for seed in range(seeds)]
+        for number, (index, adaptation) in enumerate(trials):
+            progress(f"{every[index].name}, adaptation {adaptation}", number / len(trials))
+            jobs = [(robot, policy, index, adaptation, seed) for seed in seeds]
             walks.append(pool.starmap(_job, jobs, chunksize=1))
     healthy = walks[0]
     rows = [
-        _row(change, healthy, walks[2 * index], walks[2 * index + 1])
-        for index, change in enumerate((NOTHING, *CHANGES))
+        _row(every[index], healthy, walks[2 * place], walks[2 * place + 1])
+        for place, index in enumerate(chosen)
     ]
     tremor = float(np.mean([b.tremor / a.tremor for a, b in zip(healthy, walks[1], strict=True)]))
     columns = ("change", "lost", "left", "recovered", "strength", "payload kg", "switched off")
@@ -88,8 +97,21 @@ def run(robot: str, policy: str, seeds: int, workers: int, progress: Progress) -
         (r.name, r.lost, r.left, r.recovered, r.strength_error, r.payload_error_kg, r.switched_off)
         for r in rows
     ]
-    raw = {"rows": [asdict(r) | {"recovered": r.recovered} for r in rows], "tick_us": cost}
-    title = f"bench adaptation: {seeds} seeds"
+    raw = {
+        "seeds": [seeds.start, seeds.stop - 1],
+        "rows": [asdict(r) | {"recovered": r.recovered} for r in rows],
+        "walks": [
+            {
+                "change": every[index].name,
+                "adaptation": adaptation,
+                "walks": list(map(asdict, done)),
+            }
+            for (index, adaptation), done in zip(trials, walks, strict=True)
+        ],
+        "tremor": tremor,
+        "tick_us": cost,
+    }
+    title = f"bench adaptation: seeds {seeds.start} to {seeds.stop - 1}"
     return BenchResult(title, _checks(rows, tremor, cost), raw, columns, shown)
 
 

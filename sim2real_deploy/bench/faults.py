@@ -14,10 +14,12 @@ from sim2real_deploy.faults.cases import Case, cases
 from sim2real_deploy.faults.stack import Stack
 
 
-def run(robot: str, policy: str, repeat: int, only: str, progress: Progress) -> BenchResult:
+def run(
+    robot: str, policy: str, repeat: int, only: str, adaptation: str, progress: Progress
+) -> BenchResult:
     results: list[CaseResult] = []
     progress("starting the stack", 0.0)
-    with whole_stack(robot, policy) as (stack, small_disk):
+    with whole_stack(robot, policy, adaptation) as (stack, small_disk):
         chosen = _choose(stack, small_disk, only)
 
         def tell(case: Case, trial: int) -> None:
@@ -35,7 +37,11 @@ def run(robot: str, policy: str, repeat: int, only: str, progress: Progress) -> 
                 f"stalled (up to {max(again):.0f} ms)"
             )
     checks = [check for result in results for check in result.checks()]
-    raw = {"repeat": repeat, "faults": [_as_json(result) for result in results]}
+    raw = {
+        "repeat": repeat,
+        "adaptation": adaptation,
+        "faults": [_as_json(result) for result in results],
+    }
     return BenchResult(f"from fault to damping on the wire, worst of {repeat}", checks, raw)
 
 

@@ -81,18 +81,21 @@ CHANGES = (
 )
 
 
-def hidden_robot(spec: RobotSpec, seed: int) -> TwinRobot:
-    """The default twin with what adaptation does not know of: sticking joints, encoder offsets."""
+def hidden_imperfections(spec: RobotSpec, seed: int) -> Imperfections:
+    """The default twin with what nobody knows of: sticking joints, encoder offsets."""
     rng = np.random.default_rng([seed, 7])
     made = load_imperfections(robot=spec.name)
     offsets = dict(zip(spec.joint_names, rng.uniform(-0.01, 0.01, spec.joint_count), strict=True))
-    changed = Imperfections.model_validate(
+    return Imperfections.model_validate(
         made.model_dump()
         | {
             "motors": made.motors.model_dump() | {"stribeck": 0.1},
             "encoders": made.encoders.model_dump() | {"offset": offsets},
         }
     )
-    robot = TwinRobot(spec, imperfections=changed, seed=seed)
+
+
+def hidden_robot(spec: RobotSpec, seed: int) -> TwinRobot:
+    robot = TwinRobot(spec, imperfections=hidden_imperfections(spec, seed), seed=seed)
     robot.reset(seed)
     return robot

@@ -18,7 +18,7 @@ from sim2real_deploy.topics import ODOMETRY, TRUTH
 
 Value = str | int | float | bool
 YES_NO = ("true", "false")
-ADAPTS = ("none", "strength", "mrac", "all")
+ADAPTS = ("none", "strength", "mrac", "velocity", "all")
 
 
 @dataclass(frozen=True, slots=True)

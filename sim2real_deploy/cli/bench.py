@@ -142,6 +142,8 @@ def walking(
 def adaptation(
     json: Json = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each hidden change.")] = 20,
+    first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    only: Annotated[str, typer.Option(help="Only changes whose name contains this.")] = "",
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     policy: Policy = "go2_walk",
     robot: Robot = "go2",
@@ -150,8 +152,41 @@ def adaptation(
     from sim2real_deploy.bench import adaptation as benchmark
     from sim2real_deploy.bench.conduct import conduct
 
-    measure = partial(benchmark.run, robot, policy, seeds, workers)
+    measure = partial(benchmark.run, robot, policy, range(first, first + seeds), only, workers)
     raise typer.Exit(conduct("bench adaptation", measure, json))
+
+
+@bench.command("adaptation-idle")
+def adaptation_idle(
+    json: Json = None,
+    stage: Annotated[str, typer.Option(help="Scenarios that this stage requires.")] = "indoor",
+    trials: Annotated[int, typer.Option(min=0, help="Runs of each, with and without.")] = 20,
+    minutes: Annotated[float, typer.Option(min=0, help="Of the long walk.")] = 10.0,
+    policy: Policy = "go2_walk",
+    robot: Robot = "go2",
+) -> None:
+    """Adaptation with nothing wrong: the gate's scenarios, and a long walk without drift."""
+    from sim2real_deploy.bench import adaptation_idle as benchmark
+    from sim2real_deploy.bench.conduct import conduct
+
+    measure = partial(benchmark.run, robot, policy, stage, trials, minutes)
+    raise typer.Exit(conduct("bench adaptation-idle", measure, json))
+
+
+@bench.command()
+def estimates(
+    json: Json = None,
+    robots: Annotated[int, typer.Option(min=2, help="Hidden robots, one walk each.")] = 24,
+    first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    policy: Policy = "go2_walk",
+    robot: Robot = "go2",
+) -> None:
+    """How accurate a policy's own estimates of its robot are, on robots it has not seen."""
+    from sim2real_deploy.bench import estimates as benchmark
+    from sim2real_deploy.bench.conduct import conduct
+
+    measure = partial(benchmark.run, robot, policy, range(first, first + robots))
+    raise typer.Exit(conduct("bench estimates", measure, json))
 
 
 @bench.command("getup")

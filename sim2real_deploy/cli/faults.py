@@ -16,10 +16,11 @@ def faults(
     only: str = typer.Option("", help="Only the faults whose name contains this."),
     policy: str = typer.Option("go2_walk", help="Policy bundle that walks meanwhile."),
     robot: str = typer.Option("go2", help="A robot in config/robots."),
+    adaptation: str = typer.Option("none", help="What corrects meanwhile, as in `up`."),
 ) -> None:
     """Run the whole stack against the twin, inject every fault, time it on the wire."""
     from sim2real_deploy.bench import faults as benchmark
     from sim2real_deploy.bench.conduct import conduct
 
-    measure = partial(benchmark.run, robot, policy, 1 if quick else repeat, only)
+    measure = partial(benchmark.run, robot, policy, 1 if quick else repeat, only, adaptation)
     raise typer.Exit(conduct("faults", measure, json_file))

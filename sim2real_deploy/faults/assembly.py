@@ -23,7 +23,7 @@ DISK_BYTES = 3_000_000_000  # memory, used only as the bag grows
 
 
 @contextmanager
-def whole_stack(robot: str, policy: str) -> Iterator[tuple[Stack, bool]]:
+def whole_stack(robot: str, policy: str, adaptation: str = "none") -> Iterator[tuple[Stack, bool]]:
     """The processes of a bring-up and the twin; the flag says whether the bag has its own disk.
 
     Where a cable can be laid, the processes run at its far end.
@@ -36,8 +36,8 @@ def whole_stack(robot: str, policy: str) -> Iterator[tuple[Stack, bool]]:
     folder = Path(tempfile.mkdtemp(prefix="sim2real-faults-"))
     small_disk = _mount_small_disk(folder / "runs")
     cable = Cable() if can_be_laid() else None
-    commands = _commands(folder, domain, bundle, cable)
-    stack = Stack(folder, spec, domain, domain + 100, commands, cable)
+    commands = _commands(folder, domain, bundle, cable, adaptation)
+    stack = Stack(folder, spec, domain, domain + 100, commands, cable, adaptation)
     try:
         calm_interpreter()
         yield stack, small_disk
@@ -58,14 +58,14 @@ def _mount_small_disk(folder: Path) -> bool:
 
 
 def _commands(
-    folder: Path, domain: int, bundle: Bundle, cable: Cable | None
+    folder: Path, domain: int, bundle: Bundle, cable: Cable | None, adaptation: str
 ) -> dict[str, list[str]]:
     """A bring-up's processes without the twin, which the campaign runs itself, and on the clock
     of a real robot: what is timed is the stack as it runs there."""
     faulty = folder / "policy"
     write_faulty_policy(bundle, faulty)
     given = {"model": bundle.spec.name, "policy": str(faulty), "stage": "indoor"}
-    given |= {"domain": str(domain), "dashboard": "true"}
+    given |= {"domain": str(domain), "dashboard": "true", "adaptation": adaptation}
     given["interface"] = cable.far_interface if cable else "lo"
     given["runs"] = str(folder / "runs")
     graph = [

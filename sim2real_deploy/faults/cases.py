@@ -31,6 +31,7 @@ Outcome = Literal["damping", "sits", "walks", "stands"]
 KEPT_BYTES = 1_000_000  # of a full disk
 CHUNK_BYTES = 16_000_000
 UNPLUGGED_S = 0.3
+WEAK = 0.65
 RUNAWAY_SPEED = 1.2  # m/s: twice what `indoor`, where the campaign walks, allows
 
 
@@ -107,6 +108,18 @@ def send_nan_state(stack: Stack) -> int:
 def last_joint(robot: RobotSpec) -> str:
     """The joint that faults are injected into: the last one of the first leg."""
     return next(iter(robot.legs.values())).joints[-1]
+
+
+def weaken_motor(stack: Stack) -> int:
+    """By more than gains may make up for."""
+    joint = stack.robot.joint_names.index(last_joint(stack.robot))
+
+    def weaken(twin: TwinRobot) -> None:
+        strength = twin.imperfections.motors.strengths(twin.robot)
+        strength[joint] *= WEAK
+        twin.boards.weaken(strength)
+
+    return stack.change(weaken)
 
 
 def spin_joint(stack: Stack) -> int:
@@ -285,6 +298,8 @@ def cases(stack: Stack) -> tuple[Case, ...]:
     warm = Fault(target="temperature", word="wrong", joint=joint, amount=54.0)
     hundred = called(*["estop"] * 100)
     cable = Case("cable pulled", pull_cable, "damping", 1000 * UNPLUGGED_S + 200, ("state_silent",))
+    weak = Case("motor beyond adaptation's bound", weaken_motor, "walks", 9000,
+                ("adaptation_bound",))  # fmt: skip
     return (
         *((cable,) if stack.cable else ()),
         Case("estop called", called("estop"), "damping", 20, ("estop_called",)),
@@ -351,6 +366,7 @@ def cases(stack: Stack) -> tuple[Case, ...]:
              ("recorder_gone",)),
         Case("dashboard killed", killed("dashboard", signal.SIGKILL), "walks", 6000),
         Case("disk full", fill_disk, "walks", 6000, ("disk_low",)),
+        *((weak,) if stack.adaptation in ("strength", "all") else ()),
         Case("velocity command of NaN", steered(None, None, None), "stands", 3000),
         Case("velocity command silent", steered(), "stands", 3000, ("command_silent",)),
     )  # fmt: skip

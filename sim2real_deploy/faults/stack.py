@@ -63,8 +63,10 @@ class Stack:
         ros_domain: int,
         commands: Commands,
         cable: Cable | None = None,
+        adaptation: str = "none",
     ) -> None:
         self.folder = folder
+        self.adaptation = adaptation
         self.cable = cable
         self.interface = cable.interface if cable else LOOPBACK
         self.runs = folder / "runs"

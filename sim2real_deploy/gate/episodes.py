@@ -57,7 +57,7 @@ def run_episode(bundle: Bundle, engine: str, scenario: Scenario, trial: int) -> 
 
 
 def watch_episode(
-    bundle: Bundle, engine: str, scenario: Scenario, trial: int
+    bundle: Bundle, engine: str, scenario: Scenario, trial: int, adaptation: str = "none"
 ) -> tuple[Episode, Record]:
     """The episode with its record, which is empty if the robot never walked."""
     conditions = scenario.conditions(bundle.spec, trial)
@@ -65,7 +65,7 @@ def watch_episode(
         engine, bundle.spec, conditions.floor, conditions.imperfections, conditions.payload
     )
     robot.reset(conditions.seed)
-    drive = Drive(bundle, robot, scenario.stage, supervised=True, scan_errors=TYPICAL)
+    drive = Drive(bundle, robot, scenario.stage, True, adaptation, scan_errors=TYPICAL)
     walk = _Walk(drive, scenario, np.random.default_rng(conditions.seed))
     try:
         walk.begin()

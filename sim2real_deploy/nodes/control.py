@@ -73,7 +73,7 @@ DRIVER = (
     CLOCK,
     FOREIGN_SIMULATOR,
     Parameter("stage", "", "How far it may go: a stage in config/stages.yaml; '' for its default."),
-    Parameter("adaptation", "none", "What it corrects while walking: none, strength, mrac, all."),
+    Parameter("adaptation", "none", "What it corrects: none, strength, mrac, velocity, all."),
     Parameter("supervised", True, "Move only under a safety supervisor. False for tests alone."),
     Parameter("real", True, "A real robot may be at the other end, unless that is this machine."),
     Parameter("runs", "runs", "Real: folder with the runs that clear a policy for its stage."),

@@ -231,6 +231,7 @@ class TwinRobot:
         self.faults.clear()
         self._message.slow.motor_mode[:] = 1
         self.disturbances.clear()
+        self.boards.weaken(self.imperfections.motors.strengths(self.robot))
 
     def push(self, push: Push) -> None:
         self.disturbances.push(push, self._now_ns)

@@ -59,7 +59,7 @@ def test_only_what_control_does_not_lean_on_starts_again():
         ({"domain": "-1"}, "0 to 232"),
         ({"seed": "x"}, "whole number"),
         ({"adaptation": "mrac"}, "this stage allows 'strength' at most"),
-        ({"adaptation": "some"}, "one of none, strength, mrac, all"),
+        ({"adaptation": "some"}, "one of none, strength, mrac, velocity, all"),
         ({"sage": "tether"}, "no argument 'sage'"),
         ({"policy": "nope"}, "policy 'nope'.* there are: .*go2_walk"),
         ({"policies": "go2_walk,nope"}, "policy 'nope'"),

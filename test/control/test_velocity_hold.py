@@ -13,8 +13,8 @@ from sim2real_deploy.control.adaptation.velocity_hold import (
     LEARN_S,
     RATE,
     SETTLE_S,
-    Seen,
     VelocityHold,
+    VelocityViews,
 )
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.velocity_command import VelocityCommand
@@ -40,7 +40,7 @@ class Robot:
             reached = self.gain * np.add(command, self.hold.trim) - self.lost
             self.velocity += 0.15 * (reached - self.velocity)
             seen = self.velocity + bounce
-            self.hold.step(command, Seen(seen, seen + self.lie), PERIOD, self.allowed)
+            self.hold.step(command, VelocityViews(seen, seen + self.lie), PERIOD, self.allowed)
         return self
 
 
@@ -118,8 +118,8 @@ def test_no_reading_takes_the_correction_out_of_its_bounds(readings, command):
     hold = VelocityHold()
     stage = VelocityCommand(load_stage("indoor"))
     stage.shaped = tuple(np.clip(command, np.negative(stage.most), stage.most).tolist())
-    learnt = Seen(np.multiply(command, 0.9), np.multiply(command, 0.9))
-    hostile = [reading and Seen(*reading) for reading in readings for _ in range(2)]
+    learnt = VelocityViews(np.multiply(command, 0.9), np.multiply(command, 0.9))
+    hostile = [reading and VelocityViews(*reading) for reading in readings for _ in range(2)]
     for seen in [learnt] * round(LEARNT / PERIOD) + hostile:
         before = hold.trim
         hold.step(command, seen, PERIOD, allowed=True)
@@ -127,3 +127,16 @@ def test_no_reading_takes_the_correction_out_of_its_bounds(readings, command):
         assert math.dist(hold.trim, before) <= math.sqrt(3) * RATE * PERIOD * 1.001
         inside = np.add(stage.shaped, stage.inside(hold.trim))
         assert (np.abs(inside) <= np.multiply(stage.most, 1.000001)).all()
+
+
+def test_a_push_is_neither_learnt_nor_made_up_for():
+    robot = Robot().walk(2.5)
+    robot.velocity[1] += 0.6  # while it learns
+    robot.walk(LEARNT + 2.0)
+    assert robot.hold.holds
+    assert abs(robot.hold.deviation[1]) < 0.01
+    robot.velocity[1] -= 0.6  # and while it holds
+    for _ in range(40):
+        robot.walk(0.1)
+        assert np.abs(robot.hold.trim).max() < 0.015, "what came before it was felt"
+    assert robot.hold.trim == REST

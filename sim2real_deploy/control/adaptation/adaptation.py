@@ -14,7 +14,7 @@ import numpy as np
 from sim2real_deploy.control.adaptation.payload import PayloadEstimator
 from sim2real_deploy.control.adaptation.reference import Reference
 from sim2real_deploy.control.adaptation.strength import Flags, StrengthEstimator
-from sim2real_deploy.control.adaptation.velocity_hold import Seen, VelocityHold
+from sim2real_deploy.control.adaptation.velocity_hold import VelocityHold, VelocityViews
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
@@ -68,6 +68,7 @@ class Adaptation:
         self.hold = VelocityHold()
         self._steers = adapts in (Adapts.VELOCITY, Adapts.ALL)
         self._limited = False  # a limit acted since the last step of the policy
+        self._at_limit = False  # and since the payload was last followed
         self._gains = adapts in (Adapts.STRENGTH, Adapts.ALL)
         self._torques = adapts in (Adapts.MRAC, Adapts.ALL)
         self._bounds: list[float] = (TORQUE_BOUND * spec.torque_limit).tolist()
@@ -101,7 +102,7 @@ class Adaptation:
         """The command of this tick as it left, and the limits that acted on each joint."""
         self.motors.remember(sent)
         if any(acted):
-            self._limited = True
+            self._limited = self._at_limit = True
             free = np.frombuffer(acted, np.uint8) == 0
             self._usable = free if self._usable is None else self._usable & free
 
@@ -132,7 +133,7 @@ class Adaptation:
         usable = not self._limited and walked is not None and believed is not None
         seen = None
         if usable and walked is not None and believed is not None:
-            seen = Seen((*walked, state.rates()[2]), believed)
+            seen = VelocityViews((*walked, state.rates()[2]), believed)
         self._limited = False
         self.hold.step(command, seen, 1.0 / policy.contract.rate_hz, allowed)
         return self.hold.trim
@@ -169,7 +170,9 @@ class Adaptation:
         found = min(max(self.load.payload_kg, 0.0), PAYLOAD_BOUND_KG)
         least = PAYLOAD_UNTIL_KG if self._payload_kg else PAYLOAD_FROM_KG
         wanted, most = found if found >= least else 0.0, PAYLOAD_RATE * self._cycle_s
-        self._payload_kg += min(max(wanted - self._payload_kg, -most), most)
+        more = 0.0 if self._at_limit else most  # no more of it while a limit acts
+        self._payload_kg += min(max(wanted - self._payload_kg, -most), more)
+        self._at_limit = False
 
     def _push(self, torques: list[float]) -> None:
         """A leg that stands on the ground gets the payload's share of its own torque on top."""

@@ -19,16 +19,18 @@ from sim2real_deploy.robots.vectors import REST, Numbers, as_recorded
 
 SETTLE_S = 1.0  # after the last change of the command, before the reference is learnt
 LEARN_S = 3.0  # whole strides of any usual gait
-MEMORY_S = 0.3  # time constant of each of two filters in a row
+MEMORY_S = 0.35  # time constant of each of two filters in a row
 FROM, UNTIL = 0.008, 0.004  # m/s, rad/s: a deviation this large is corrected, until this small
 BOUNDS = (0.1, 0.1, 0.2)  # m/s, m/s, rad/s: largest correction
 SHARE = 0.25  # of the command's length: largest correction of a slow command, none at rest
 RATE = 0.15  # m/s^2, rad/s^2: the most that a correction changes
 GAIN = 0.95  # velocity by command; the correction converges for any value near it
+JOLT = 0.05  # m/s between the two filters: somebody pushes it, no fault comes as fast
+CALM_S = 1.5  # after a jolt, before anything is learnt or corrected again
 DISAGREE = 0.15  # m/s between the feet's velocity and the network's
 
 
-class Seen(NamedTuple):
+class VelocityViews(NamedTuple):
     """Two independent views of vx, vy, wz."""
 
     velocity: Numbers  # of feet and gyroscope
@@ -39,12 +41,12 @@ class Smooth:
     """Two first-order filters in a row, value by value: a gait's bounce does not pass."""
 
     def __init__(self, values: Sequence[float]) -> None:
-        self._first, self.values = list(values), list(values)
+        self.first, self.values = list(values), list(values)
 
     def add(self, values: Sequence[float], keep: float) -> None:
         for axis, value in enumerate(values):
-            self._first[axis] += keep * (value - self._first[axis])
-            self.values[axis] += keep * (self._first[axis] - self.values[axis])
+            self.first[axis] += keep * (value - self.first[axis])
+            self.values[axis] += keep * (self.first[axis] - self.values[axis])
 
 
 class VelocityHold:
@@ -64,14 +66,18 @@ class VelocityHold:
         self.holds = False  # a reference is known
         self.let_go = False
         self.deviation = list(REST)  # from the reference, the correction's own effect apart
-        self._seconds, self._learnt = 0.0, 0
-        self._sums, self._reference = list(REST), list(REST)
+        self._reference = list(REST)
+        self._jolted_s = 0.0  # how long it is still to be left alone
+        self._learn_anew()
         self._active = [False] * 3
         self._missed, self._trims = Smooth(missed), Smooth(self.trim)
         self._apart = Smooth((0.0, 0.0))  # the two views of vx and vy
 
+    def _learn_anew(self) -> None:
+        self._seconds, self._learnt, self._sums = 0.0, 0, list(REST)
+
     def step(
-        self, command: tuple[float, ...], seen: Seen | None, period_s: float, allowed: bool
+        self, command: tuple[float, ...], seen: VelocityViews | None, period_s: float, allowed: bool
     ) -> None:
         """`seen` is None where the velocity is not known. `trim` corrects this command."""
         known = seen is not None and math.isfinite(sum(seen.velocity) + sum(seen.believed))
@@ -81,26 +87,42 @@ class VelocityHold:
             self._restart(missed)
         if seen is not None and known:
             self._observe(missed, _minus(seen.believed[:2], seen.velocity[:2]), period_s)
-        self._follow(command, period_s, allowed and self.holds and not self.let_go)
+        acts = allowed and self.holds and not self.let_go
+        if not (acts and self._jolted_s > 0.0):
+            self._follow(command, period_s, acts)
 
     def _observe(self, missed: Numbers, apart: Numbers, period_s: float) -> None:
+        self._seconds += period_s
+        if self._seconds <= SETTLE_S and not self.holds:
+            self._missed = Smooth(missed)  # it is still on its way to the command
+            return
         keep = 1.0 - math.exp(-period_s / MEMORY_S)
         self._missed.add(missed, keep)
         self._trims.add(self.trim, keep)
         self._apart.add(apart, keep)
-        self._seconds += period_s
+        self._feel_jolts(period_s)
+        if self._jolted_s > 0.0:
+            return
         if self.holds:
             own = [GAIN * trim for trim in self._trims.values]
             self.deviation = _minus(_minus(self._missed.values, self._reference), own)
             beyond = any(abs(d) > b for d, b in zip(self.deviation, BOUNDS, strict=True))
             disagrees = any(abs(value) > DISAGREE for value in self._apart.values)
             self.let_go = self.let_go or beyond or disagrees
-        elif self._seconds > SETTLE_S:
+        else:
             self._sums = [total + value for total, value in zip(self._sums, missed, strict=True)]
             self._learnt += 1
             if self._learnt * period_s >= LEARN_S:
                 self._reference = [total / self._learnt for total in self._sums]
                 self.holds = True
+
+    def _feel_jolts(self, period_s: float) -> None:
+        self._jolted_s = max(self._jolted_s - period_s, 0.0)
+        moves = zip(self._missed.first[:2], self._missed.values[:2], strict=True)
+        if any(abs(a - b) > JOLT for a, b in moves):
+            self._jolted_s = CALM_S
+            if not self.holds:
+                self._learn_anew()
 
     def _follow(self, command: Numbers, period_s: float, acts: bool) -> None:
         """Move the correction towards what is wanted, at its rate and within its bounds."""
