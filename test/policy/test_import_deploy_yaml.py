@@ -8,7 +8,16 @@ import pytest
 import yaml
 
 from sim2real_deploy.errors import Refusal
-from support.import_samples import GO2, ISAAC, JOINTS, bring_in, deploy_content, pose, write_deploy
+from support.import_samples import (
+    GO2,
+    ISAAC,
+    JOINTS,
+    bring_in,
+    bring_in_with_notes,
+    deploy_content,
+    pose,
+    write_deploy,
+)
 from support.policy_samples import make_state, network
 
 
@@ -177,3 +186,20 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="not empty"):
         bring_in(write_deploy(tmp_path / "in", deploy_content()), tmp_path / "out")
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["mine.txt"]
+
+
+def test_gains_in_the_policys_order_are_known_by_left_and_right(tmp_path: Path) -> None:
+    """A hand-made file: as motors, a hip on one side would have a calf's gain."""
+    gains = {"hip": 20.0, "thigh": 30.0, "calf": 40.0}
+    by_policy = [gains[name.split("_")[1]] for name in ISAAC]
+    content = deploy_content(stiffness=by_policy, damping=[1.0] * JOINTS)
+    imported = bring_in_with_notes(write_deploy(tmp_path / "run", content), tmp_path / "out")
+    assert list(imported.bundle.contract.kp) == by_policy
+    assert imported.assumed == (
+        "stiffness in the policy's order: as motors, left and right would differ",
+    )
+    by_motor = [gains[name.split("_")[1]] for name in GO2.joint_names]
+    content = deploy_content(stiffness=by_motor, damping=[1.0] * JOINTS)
+    again = bring_in_with_notes(write_deploy(tmp_path / "usual", content), tmp_path / "out2")
+    assert list(again.bundle.contract.kp) == by_policy
+    assert not again.assumed

@@ -25,6 +25,7 @@ from sim2real_deploy.policy.importers.draft import (
 from sim2real_deploy.policy.importers.places import find_network
 from sim2real_deploy.policy.importers.robots import known_robots
 from sim2real_deploy.policy.importers.vocabulary import extra_command, translate
+from sim2real_deploy.robots import RobotSpec
 
 NAME = "unitree_rl_lab deploy.yaml"
 TERMS = {
@@ -99,9 +100,9 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         if len(action.clip) != count:
             raise Refusal(f"{where}.clip: {len(action.clip)} values for {count} joints")
         clip = action_clip(action.clip, scale, offset, where)
-    kp = _by_motor(deploy.stiffness, order, f"{file}: stiffness")
-    kd = _by_motor(deploy.damping, order, f"{file}: damping")
     assumed: list[str] = []
+    kp = _by_motor(deploy.stiffness, order, f"{file}: stiffness", assumed)
+    kd = _by_motor(deploy.damping, order, f"{file}: damping", assumed)
     found = find_network(file, answers.network)
     groups = _groups(deploy.observations, count, file, _clock_rests(found), answers)
     return Draft(
@@ -130,12 +131,34 @@ def _moves_a_part(order: tuple[int, ...]) -> bool:
     return sorted(order) != list(range(len(order))) or len(order) not in whole
 
 
-def _by_motor(gains: tuple[float, ...], order: tuple[int, ...], where: str) -> dict[int, float]:
-    """Gains by motor number: one per motor slot, or one per motor that is moved."""
+def _by_motor(
+    gains: tuple[float, ...], order: tuple[int, ...], where: str, assumed: list[str]
+) -> dict[int, float]:
+    """Gains by motor number: one per motor slot, or one per motor that is moved.
+
+    Some files have them in the policy's order instead: read as motors, left and right differ."""
     motors = range(len(gains)) if len(gains) > max(order) else sorted(order)
     if len(gains) != len(motors):
         raise Refusal(f"{where}: {len(gains)} values for {len(order)} joints")
-    return dict(zip(motors, gains, strict=True))
+    as_motors = dict(zip(motors, gains, strict=True))
+    if len(gains) != len(order):
+        return as_motors
+    as_policy = dict(zip(order, gains, strict=True))
+    of_that_size = [spec for spec in known_robots() if spec.joint_count == len(order)]
+    for spec in of_that_size:
+        if not _same_on_both_sides(as_motors, spec) and _same_on_both_sides(as_policy, spec):
+            assumed.append(
+                f"{where.rpartition(' ')[2]} in the policy's order: as motors, left and right "
+                "would differ"
+            )
+            return as_policy
+    return as_motors
+
+
+def _same_on_both_sides(gains: dict[int, float], spec: RobotSpec) -> bool:
+    """Whether the joints of each pair of legs have the same gains."""
+    legs = [[gains[spec.joint_names.index(n)] for n in leg.joints] for leg in spec.legs.values()]
+    return legs[0::2] == legs[1::2]
 
 
 def _ranges(
