@@ -194,3 +194,19 @@ def test_where_file_and_network_disagree_a_person_says_which_is_right(
         bring_in(folder, tmp_path / "out")
     contract = bring_in(folder, tmp_path / "out", {"trust": trust}).contract
     assert contract.action.scale == (scale,) * JOINTS
+
+
+def test_a_network_in_model_beside_config_and_twice_in_another_form(tmp_path: Path) -> None:
+    """RoboMimic_Deploy has config/ and model/ side by side; some keep both .onnx and .pt."""
+    walk = tmp_path / "walk" / "config" / "Walk.yaml"
+    plain = tmp_path / "other" / "configs" / "go2.yaml"
+    for file in (walk, plain):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    (tmp_path / "walk" / "model").mkdir()
+    (tmp_path / "walk" / "model" / "policy_29dof.pt").touch()
+    assert find_network(walk, None, "policy_29dof.pt").parent.name == "model"
+    (tmp_path / "other" / "exported").mkdir()
+    for suffix in (".pt", ".onnx"):
+        (tmp_path / "other" / "exported" / f"policy_8600{suffix}").touch()
+    assert find_network(plain, None).name == "policy_8600.onnx"

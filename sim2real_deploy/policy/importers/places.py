@@ -10,7 +10,18 @@ from sim2real_deploy.errors import Refusal
 NETWORKS = (".onnx", ".pt", ".pth", ".jit")
 DESCRIPTIONS = (".yaml", ".yml")
 # Where projects keep their networks, below the description's folder or one of its parents.
-_FOLDERS = ("", "exported", "policy", "policies", "models", "pre_train", "weights", "checkpoints")
+_FOLDERS = (
+    "",
+    "exported",
+    "policy",
+    "policies",
+    "model",
+    "models",
+    "pre_train",
+    "weights",
+    "checkpoint",
+    "checkpoints",
+)
 MOST_LISTED = 8
 _CHECKPOINT = re.compile(r"model_\d+\.pt")  # of training: not a network that runs by itself
 _ANCESTORS, _ANCESTORS_OF_A_NAME = 6, 3  # a bare name is searched in fewer parents
@@ -96,7 +107,9 @@ def _above(file: Path) -> list[Path]:
         places += [below for place in places if place.is_dir() for below in sorted(place.iterdir())]
         found = [path for place in places if place.is_dir() for path in networks(place)]
         if found:
-            return found
+            return [path for path in found if path.with_suffix(".onnx") not in found] + [
+                path for path in found if path.suffix == ".onnx"
+            ]
     return []
 
 
