@@ -210,3 +210,11 @@ def test_a_network_in_model_beside_config_and_twice_in_another_form(tmp_path: Pa
     for suffix in (".pt", ".onnx"):
         (tmp_path / "other" / "exported" / f"policy_8600{suffix}").touch()
     assert find_network(plain, None).name == "policy_8600.onnx"
+
+
+def test_a_gym_file_without_a_rate_runs_at_that_of_its_tasks(tmp_path: Path) -> None:
+    """RoboMimic_Deploy's files have gains and scales, and no rate."""
+    file = gym(tmp_path / "in", control_dt=None, xml_path="robots/g1_description/scene.xml")
+    imported = bring_in_with_notes(file, tmp_path / "out")
+    assert imported.bundle.contract.rate_hz == 50.0
+    assert any("50 Hz" in line for line in imported.assumed)

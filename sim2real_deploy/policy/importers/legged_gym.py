@@ -28,6 +28,7 @@ from sim2real_deploy.policy.importers.robots import all_robots
 from sim2real_deploy.policy.importers.vocabulary import TERM_ORDERS, term_order
 
 NAME = "legged_gym deploy yaml"
+RATE_HZ = 50.0  # of legged_gym's own tasks: 5 ms times a decimation of 4
 GAIT_PERIOD = 0.8  # s, of unitree_rl_gym's deploy scripts
 HIM_FRAMES = 6  # HIMLoco's history, the newest first
 # The forks' names for each setting; the first is unitree_rl_gym's own.
@@ -110,7 +111,10 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     gym = configfile.parse(_in_our_words(content), _Gym, str(file))
     count = gym.num_actions
     if gym.imu_type == "torso" and gym.arm_waist_joint2motor_idx:
-        raise Refusal(f"{file}: imu_type: 'torso': only an IMU in the base can be run")
+        raise Refusal(
+            f"{file}: imu_type: 'torso': only an IMU in the base can be run; for the twin alone, "
+            "import the file of the same robot in deploy_mujoco"
+        )
     found = find_network(file, answers.network, gym.policy_path)
     assumed: list[str] = []
     orders: dict[str, tuple[Any, ...]] = {}
@@ -125,7 +129,8 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             assumed.append("joints in the order of Unitree's MuJoCo models (--set joints=...)")
     rate = answers.optional("rate_hz", gym.rate_hz)
     if rate is None:
-        rate = answers.require(file, {"rate_hz": "how often the policy runs"})["rate_hz"]
+        rate = RATE_HZ
+        assumed.append(f"{RATE_HZ:g} Hz, as legged_gym's tasks run (--set rate_hz=...)")
     default, kp, kd = (
         _in_policy_order(spread(values, count, f"{file}: {field}"), gym, file)
         for field, values in (
