@@ -278,7 +278,6 @@ def test_legged_gym_moves_the_legs_and_holds_the_rest(tmp_path: Path) -> None:
         ({"imu_type": "torso"}, "imu_type"),
         ({"arm_waist_joint2motor_idx": list(range(12, 28))}, "arm_waist_target"),
         ({"leg_joint2motor_idx": list(range(1, 13))}, "joints, held"),
-        ({"control_dt": None}, "--set rate_hz"),
     ],
 )
 def test_legged_gym_that_is_wrong_is_refused(
