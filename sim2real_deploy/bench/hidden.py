@@ -79,6 +79,7 @@ UNKNOWN = {
     "stop": SoftStop,
     "ripple": Ripple,
 }
+SEEN_AT = {"stop": "calf_joint"}  # ending of the joints that have the term; else all do
 
 
 def draw(robot: RobotSpec, seed: int, unknown: str = "") -> HiddenRobot:

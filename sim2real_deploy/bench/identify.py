@@ -51,7 +51,7 @@ class Result:
     """What is known of each robot, by its kind and number."""
 
     hidden: list[dict[str, Any]]  # errors and covered, by figure
-    unknown: list[dict[str, Any]]  # said that the model falls short, and by the term's name
+    unknown: list[dict[str, Any]]  # said that the model falls short, where, and by the term's name
     walkers: list[dict[str, Any]]  # errors of motors and trunk, or that it fell
 
     def bench_result(self) -> BenchResult:
@@ -74,6 +74,8 @@ class Result:
         if self.unknown:
             share = float(np.mean([robot["said"] for robot in self.unknown]))
             checks.append(Check.at_least("unknown terms: said to fall short", share, 1.0))
+            share = float(np.mean([robot["where"] for robot in self.unknown]))
+            checks.append(Check.at_least("unknown terms: said of the right joints", share, 1.0))
         walked = [robot for robot in self.walkers if not robot["fell"]]
         if walked:
             worst = {name: max(robot[name] for robot in walked) for name in ("strength", "delay")}
@@ -163,7 +165,9 @@ def _one_unknown(robot: RobotSpec, minutes: float, seed: int) -> dict[str, Any]:
     drawn = hidden.draw(robot, 2000 + seed, terms[seed % len(terms)])
     words = residual_words(_excited(robot, drawn, minutes))
     named = any(drawn.term in text for text in words.values())
-    return {"term": drawn.term, "said": bool(words), "named": named}
+    ending = hidden.SEEN_AT.get(drawn.term, "")
+    where = bool(words) and all(joint.endswith(ending) for joint in words)
+    return {"term": drawn.term, "said": bool(words), "named": named, "where": where}
 
 
 def _one_walker(robot: RobotSpec, seed: int) -> dict[str, Any]:

@@ -35,7 +35,8 @@ CORRELATED = 40  # rows over which errors of neighbours are looked at
 ATTITUDE_SIGMA = 0.15  # rad
 HUBER = 3.0  # sigmas beyond which an error counts linearly
 OUTLIER = 4.0  # sigmas: a command was lost, say
-LEAST_GAIN, MUCH_GAIN = 1e-4, 0.1  # of the cost: to go on, and to take differences anew
+LEAST_GAIN = 1e-4  # of the cost, to go on
+LARGE_STEP = 1.5  # units of STEPS, after which differences are taken anew
 DRAWS = 200
 BLOCK = 5  # windows that are drawn together
 
@@ -107,12 +108,11 @@ class RolloutFit:
         """Where some iterations lead, what it costs there, and how many it took.
 
         Finite differences are most of the work, and near the optimum they hardly change: they are
-        taken anew only after a step that gained much, or where the old ones lead nowhere.
+        taken anew only after a large step, or where the old ones lead nowhere.
         """
         if start.starts_off is None or len(start.starts_off) != len(self._windows):
             start = replace(start, starts_off=no_corrections(self._windows, self._joints))
         point, damping, fresh = start, 1e-3, False
-        self._changes = None
         self._weigh_errors(self._errors(point), first=True)
         residual, cost = self._look(point)
         for number in range(iterations):
@@ -140,7 +140,7 @@ class RolloutFit:
             if gain < LEAST_GAIN:
                 break
             fresh = False
-            if gain > MUCH_GAIN:
+            if np.abs(step).max() > LARGE_STEP:
                 self._changes = None
             self._weigh_errors(self._errors(point))
             residual, cost = self._look(point)
