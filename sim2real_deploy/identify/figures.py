@@ -18,11 +18,12 @@ BOUNDS = {  # wider than any robot seen: beyond them the recording is not unders
     "strength": (0.4, 1.5),
     "delay": (0.0, 0.05),
     "lag": (0.0, 0.05),
-    "armature": (1e-4, 0.3),
+    "armature": (-0.02, 0.3),  # below zero: a trunk that gives way takes inertia from a joint
     "damping": (0.0, 3.0),
     "friction": (0.0, 4.0),
     "offset": (-0.15, 0.15),
     "speed_gain": (0.5, 1.5),
+    "speed_feed": (0.0, 0.5),
 }
 
 
@@ -38,6 +39,7 @@ class JointFigures:
     friction: Array
     offset: Array
     speed_gain: Array  # velocity that the motor's board reads by what it is
+    speed_feed: Array  # Nms/rad, torque that the motor's board adds along its velocity
     backlash: Array  # rad, full play; taken from the start's twin, never fitted
 
     def with_(self, **changed: Array) -> "JointFigures":
@@ -65,5 +67,6 @@ def figures_of(twin: Imperfections, robot: RobotSpec) -> JointFigures:
         friction=of(motors.friction, "motors.friction"),
         offset=of(twin.encoders.offset, "encoders.offset"),
         speed_gain=of(twin.encoders.speed_gain, "encoders.speed_gain"),
+        speed_feed=of(motors.speed_feed, "motors.speed_feed"),
         backlash=of(motors.backlash, "motors.backlash"),
     )

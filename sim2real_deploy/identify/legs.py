@@ -110,7 +110,8 @@ class Legs:
         model.dof_frictionloss[:] = np.maximum(figures.friction - _helped(figures, kp), 0.0)
         model.opt.gravity[:] = down
         model.actuator_gainprm[:, KP] = figures.strength * kp
-        model.actuator_gainprm[:, KD] = figures.strength * kd * figures.speed_gain
+        damps = figures.strength * kd * figures.speed_gain
+        model.actuator_gainprm[:, KD] = np.where(kd > 0, damps - figures.speed_feed, 0.0)
         if self._lags:
             model.actuator_dynprm[:, _LAG] = np.maximum(figures.lag, 1e-4)
         return model

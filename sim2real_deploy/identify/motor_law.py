@@ -23,6 +23,8 @@ DELAYS = np.arange(1.0, 13.01, 0.25)  # rows
 LAGS = np.array((0.0, 1.0, 2.0, 3.0, 4.0, 5.5, 7.0, 9.0, 12.0, 16.0))  # rows
 AGES = (0.0, 0.5, 1.0)  # rows by which the state in a torque may be older than the one beside it
 SPEED_SHARE = 0.03  # less than so much from one: the motor's two gains are of one strength
+LEAST_FEED = 0.05  # Nms/rad: less is not told from none
+SEVERAL = 1.5  # times the least kd that the largest must be
 LEAST_TORQUE = 0.05  # Nm rms explained: less is not excited
 DRAWS = 100
 LAG_EVIDENCE = 0.8  # share of the residual that a lag must take away to be there
@@ -37,8 +39,11 @@ class MotorLaw:
     delay: float  # s, of the command in the torque that is read
     delay_interval: Interval
     lag: float  # s
+    lag_interval: Interval
     speed_share: float  # strength of kd by strength of kp
     speed_gain: float  # velocity read by change of position
+    speed_feed: float  # Nms/rad, torque along the velocity that no gain asks for
+    speed_feed_interval: Interval
     residual: float  # Nm rms that the law leaves
     torque: float  # Nm rms about the mean
     excited: bool
@@ -50,6 +55,7 @@ class _Terms:
 
     terms: Array  # (ages and lags) x delays x 2 x instruments
     torque: Array  # instruments
+    kd: float
 
 
 def fit_motor_law(
@@ -61,8 +67,9 @@ def fit_motor_law(
     torque = np.sqrt(both / max(sum(len(r) for r in recordings), 1))
     if not blocks:
         nothing = (0.0, np.inf)
-        return MotorLaw(1, nothing, 0, nothing, 0, 1, 1, torque, torque, False)
-    grams = _of_best_age(_grams(blocks), len(lags))
+        return MotorLaw(1, nothing, 0, nothing, 0, nothing, 1, 1, 0, nothing, torque, torque, False)
+    of_all_ages = _grams(blocks)
+    grams = _of_best_age(of_all_ages, len(lags))
     everything = np.ones(len(blocks))
     speed_share = _speed_share(grams, everything)
     joined = abs(speed_share - 1) < SPEED_SHARE
@@ -72,6 +79,14 @@ def fit_motor_law(
     drawn = np.array([_search(grams, weights, joined, lags) for weights in draws])
     low, high = np.percentile(drawn, (2.5, 97.5), axis=0)
     strength, delay, lag, residual, explained = best
+    feed, feed_interval = 0.0, (0.0, 0.0)
+    fed = _with_feed(of_all_ages, len(lags), draws)
+    if fed is not None and fed.residual < residual:  # else a lag explains it better
+        strength, delay, lag, residual = fed.strength, fed.delay, 0.0, fed.residual
+        low[2] = high[2] = 0.0
+        low[1], high[1] = np.minimum(low[1], delay), np.maximum(high[1], delay)
+        feed, feed_interval, speed_share = fed.feed, fed.interval, fed.speed_share
+        joined = abs(speed_share - 1) < SPEED_SHARE
     rows = sum(len(r) for r in recordings)
     return MotorLaw(
         strength=strength,
@@ -79,8 +94,11 @@ def fit_motor_law(
         delay=delay * period,
         delay_interval=(float(low[1]) * period, float(high[1]) * period),
         lag=lag * period,
+        lag_interval=(float(low[2]) * period, float(high[2]) * period),
         speed_share=speed_share if not joined else 1.0,
         speed_gain=_speed_gain(recordings, joint),
+        speed_feed=feed,
+        speed_feed_interval=feed_interval,
         residual=float(np.sqrt(max(residual, 0.0) / rows)),
         torque=float(torque),
         excited=bool(np.sqrt(max(explained, 0.0) / rows) > LEAST_TORQUE),
@@ -131,7 +149,7 @@ def _project(column: dict[str, Array], rows: slice, lags: Array) -> _Terms | Non
         for a, age in enumerate(AGES):
             terms[a, k, :, t] = commanded - (1 - age) * newer - age * older
     flat = terms.reshape(-1, *terms.shape[2:])
-    return _Terms(flat, column["torque"][whole][fresh] @ basis)
+    return _Terms(flat, column["torque"][whole][fresh] @ basis, float(kd[0]))
 
 
 def _between(whole: Array) -> Array:
@@ -158,6 +176,7 @@ class _Grams:
     terms: Array  # blocks x lags x delays x 2 x 2
     cross: Array  # blocks x lags x delays x 2
     torque: Array  # blocks
+    kd: Array  # blocks
 
 
 def _grams(blocks: Sequence[_Terms]) -> _Grams:
@@ -165,6 +184,7 @@ def _grams(blocks: Sequence[_Terms]) -> _Grams:
         np.stack([np.einsum("kdai,kdbi->kdab", b.terms, b.terms) for b in blocks]),
         np.stack([b.terms @ b.torque for b in blocks]),
         np.array([b.torque @ b.torque for b in blocks]),
+        np.array([b.kd for b in blocks]),
     )
 
 
@@ -175,7 +195,7 @@ def _of_best_age(grams: _Grams, lags: int) -> _Grams:
     explained = (solved * cross).sum(-1).max(axis=1)
     first = int(np.argmax(explained)) // lags * lags
     chosen = slice(first, first + lags)
-    return _Grams(grams.terms[:, chosen], grams.cross[:, chosen], grams.torque)
+    return _Grams(grams.terms[:, chosen], grams.cross[:, chosen], grams.torque, grams.kd)
 
 
 def _search(
@@ -226,6 +246,57 @@ def _speed_share(grams: _Grams, weights: Array) -> float:
     best = np.unravel_index(int(np.argmax((solved * cross).sum(-1))), cross.shape[:2])
     position, speed = solved[best]
     return float(speed / position) if position > 0 else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Fed:
+    """A law without lag whose board adds torque along the velocity."""
+
+    strength: float
+    speed_share: float
+    feed: float
+    interval: Interval
+    delay: float  # rows
+    residual: float  # squares left
+
+
+def _with_feed(grams: _Grams, lags: int, draws: Array) -> _Fed | None:
+    """None where no feed shows; else with the age of the state that explains most.
+
+    It takes recordings at several kd: the feed is what of the velocity in the torque does not go
+    along with kd.
+    """
+    if grams.kd.min() * SEVERAL > grams.kd.max():
+        return None
+    turn = np.zeros((len(grams.kd), 1, 3, 2))  # of the law's terms: the velocity without its kd
+    turn[..., 0, 0] = turn[..., 1, 1] = 1.0
+    turn[..., 2, 1] = -1 / grams.kd[:, None]
+    terms, cross = grams.terms[:, ::lags], grams.cross[:, ::lags]  # without lag, at each age
+    blocks, joined = len(grams.kd), (len(AGES) * len(DELAYS),)
+    squares = turn @ terms.reshape(blocks, *joined, 2, 2) @ turn.swapaxes(-1, -2)
+    sides = (turn @ cross.reshape(blocks, *joined, 2, 1))[..., 0]
+
+    def solve(weights: Array, delays: slice) -> Array:
+        total = np.tensordot(weights, squares[:, delays], 1) + 1e-9 * np.eye(3)
+        side = np.tensordot(weights, sides[:, delays], 1)
+        return np.asarray(np.linalg.solve(total, side[..., None])[..., 0])
+
+    everything = np.ones(len(grams.kd))
+    explained = (solve(everything, slice(None)) * sides.sum(0)).sum(-1)
+    at = int(np.argmax(explained))
+    here, age = slice(at, at + 1), at // len(DELAYS)
+    position, speed, feed = solve(everything, here)[0]
+    low, high = np.percentile([solve(weights, here)[0, 2] for weights in draws], (2.5, 97.5))
+    if feed < LEAST_FEED or low <= LEAST_FEED / 2 or position <= 0:
+        return None
+    return _Fed(
+        strength=float(position),
+        speed_share=float(speed / position),
+        feed=float(feed),
+        interval=(float(low), float(high)),
+        delay=_peak(DELAYS, explained.reshape(len(AGES), -1)[age], at % len(DELAYS)),
+        residual=float(grams.torque.sum() - explained[at]),
+    )
 
 
 def _speed_gain(recordings: Sequence[Recording], joint: int) -> float:

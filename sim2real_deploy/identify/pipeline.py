@@ -33,6 +33,7 @@ OFFSET_TRUST = 4.0  # times the deviation that the balance of torques claims for
 LEAST_OFFSET_SIGMA = 0.005  # rad
 LEAST_SIGMA = 0.004  # of strength, whatever stage A says
 SPEED_SIGMA = 0.01
+FEED_SIGMA = 0.05  # Nms/rad, likewise
 LAG_SIGMA = 0.002  # s, of stage A's
 # The torque that is read is of the last millisecond of a period: a command that comes into force a
 # millisecond later reads the same, and only rollouts can tell.
@@ -165,7 +166,11 @@ def _with_laws(before: JointFigures, laws: Sequence[MotorLaw], robot: RobotSpec)
     delay = np.where(known.any(), np.maximum(seen, 0.0), before.delay)
     share = of("speed_share", np.ones_like(lag)) * of("speed_gain", before.speed_gain)
     return before.with_(
-        strength=of("strength", before.strength), delay=delay, lag=lag, speed_gain=share
+        strength=of("strength", before.strength),
+        delay=delay,
+        lag=lag,
+        speed_gain=share,
+        speed_feed=of("speed_feed", before.speed_feed),
     )
 
 
@@ -225,6 +230,8 @@ def _fit(
     windows = _windows(recordings)
     lags = bool(figures.lag.any())
     fitted = (*FITTED, "lag") if lags else FITTED
+    if figures.speed_feed.any():
+        fitted = (*fitted, "speed_feed")
     legs = Legs(robot, recordings, lags=lags)
     step = 1 / robot.wire.rate_hz / 2
     whole = np.floor(figures.delay / step + 0.5) * step
@@ -270,6 +277,7 @@ def _priors(figures: JointFigures, laws: Sequence[MotorLaw]) -> dict[str, tuple[
         "speed_gain": (figures.speed_gain, np.full(joints, SPEED_SIGMA)),
         "offset": (np.zeros(joints), np.full(joints, OFFSET_SIGMA)),
         "lag": (figures.lag, np.full(joints, LAG_SIGMA)),
+        "speed_feed": (figures.speed_feed, np.full(joints, FEED_SIGMA)),
     }
 
 

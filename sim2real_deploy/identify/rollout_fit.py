@@ -24,6 +24,7 @@ STEPS = {  # of the finite differences, and what counts as one unit of a figure
     "friction": 0.02,
     "strength": 0.01,
     "speed_gain": 0.01,
+    "speed_feed": 0.01,
     "offset": 0.005,
     "lag": 0.001,
 }

@@ -25,6 +25,7 @@ TELLING = {
     "strength": (0.15, 0.0),
     "delay": (0.0, 0.003),
     "lag": (0.5, 0.003),
+    "speed_feed": (0.5, 0.05),
 }
 # What no bootstrap sees: the fit's own grain, share of the value and absolute.
 GRAIN = {
@@ -35,6 +36,7 @@ GRAIN = {
     "strength": (0.01, 0.0),
     "delay": (0.0, 0.0005),
     "lag": (0.05, 0.0005),
+    "speed_feed": (0.1, 0.02),
 }
 KEYS = {
     "armature": "motors.armature",
@@ -44,10 +46,12 @@ KEYS = {
     "strength": "motors.strength",
     "delay": "motors.delay",
     "lag": "motors.lag",
+    "speed_feed": "motors.speed_feed",
     "speed_gain": "encoders.speed_gain",
 }
 MASS_GRAIN, COM_GRAIN = 0.1, (0.003, 0.003, 0.005)  # kg and m, likewise
 TELLING_COM = 0.015  # m, half width
+TRUNK_GIVES = "a trunk that gives way as the legs move in step"
 CONFOUNDED = 0.97  # correlation
 FALLS_SHORT = 1.8  # times the readings' own noise (1.2 where the model is right),
 NAMED_SHORT = 1.5  # and where the balance of torques names a cause
@@ -58,7 +62,7 @@ LEAST_ERROR = 0.0008  # rad
 def findings(found: Identified) -> dict[str, dict[str, IdentifiedFigure]]:
     names = found.robot.joint_names
     result: dict[str, dict[str, IdentifiedFigure]] = {}
-    for name in ("strength", "delay", "lag"):
+    for name in ("strength", "delay", "lag", "speed_feed"):
         result[KEYS[name]] = {
             joint: _of_law(found, name, number) for number, joint in enumerate(names)
         }
@@ -96,6 +100,8 @@ def _of_fit(found: Identified, name: str, joint: int) -> IdentifiedFigure:
     other[row] = 0.0
     worst = int(np.argmax(other))
     judged = _judged(name, value, -float(low), float(high))
+    if name == "armature" and value < 0:
+        return judged.model_copy(update={"verdict": f"confounded with {TRUNK_GIVES}"})
     if judged.verdict == "not excited" and other[worst] > CONFOUNDED:
         joints = found.robot.joint_count
         if worst < len(fit.names) * joints:
@@ -198,7 +204,8 @@ def twin_file(found: Identified, start: Imperfections, about: str) -> TwinFile:
             "weak": {},
             "delay": each("delay"),
             "lag": each("lag"),
-            "armature": each("armature"),
+            "speed_feed": each("speed_feed"),
+            "armature": {name: max(x, 0.0) for name, x in each("armature").items()},
             "damping": each("damping"),
             "friction": each("friction"),
         }

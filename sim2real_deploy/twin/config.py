@@ -4,11 +4,11 @@ The defaults describe a perfect robot, so the twin `ideal` is empty and any othe
 differences. The figures of real robots are in config/twins (`twin/files.py`).
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from sim2real_deploy.configfile import Strict
 from sim2real_deploy.robots import RobotSpec
@@ -39,6 +39,8 @@ class Motors(Strict):
     weak: dict[str, float] = Field(default_factory=dict)  # by joint: a share of that strength
     delay: Annotated[PerJoint, within(0.0, 0.1)] = 0.0  # s, from a board's receipt of a command
     lag: Annotated[PerJoint, within(0.0, 0.2)] = 0.0  # s, first-order, from command to torque
+    # Nms/rad, torque that a board adds along the velocity while it damps (kd above 0).
+    speed_feed: Annotated[PerJoint, within(0.0, 0.5)] = 0.0
     # Fractions of the joint's velocity limit: full torque up to the first, none from the second.
     torque_speed: tuple[float, float] | None = None
     # Of rotor and gear (kg m^2), and viscous (Nms/rad); None: the model's own.
@@ -57,6 +59,15 @@ class Motors(Strict):
         if any(not 0 < share <= 1 for share in self.weak.values()):
             raise ValueError("weak: a share is above 0, to 1")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_there(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A twin without speed feed has the digest it had before there was one: gate results that
+        are stored with it hold."""
+        content: dict[str, Any] = usual(self)
+        if not self.speed_feed:
+            content.pop("speed_feed", None)
+        return content
 
     def strengths(self, robot: RobotSpec) -> npt.NDArray[np.float64]:
         """The strength of each joint."""

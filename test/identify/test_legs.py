@@ -19,6 +19,7 @@ MOTORS = {
     "armature": 0.01,
     "damping": 0.1,
     "delay": 0.003,
+    "speed_feed": {"hip_joint": 0.0, "thigh_joint": 0.0, "calf_joint": 0.2},
 }
 
 

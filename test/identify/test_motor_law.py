@@ -13,7 +13,13 @@ JOINT = 4
 
 
 def recorded(
-    strength: float, late: int, noise: float, lag: float = 0.0, seconds: float = 16.0
+    strength: float,
+    late: int,
+    noise: float,
+    lag: float = 0.0,
+    kd: float = KD,
+    speed_feed: float = 0.0,
+    seconds: float = 16.0,
 ) -> Recording:
     """Joints of 0.05 kg m^2 that follow a chirp; velocity is read with noise."""
     rng = np.random.default_rng(0)
@@ -29,14 +35,15 @@ def recorded(
             ("torque", torque),
         ):
             columns[name].append(value)
-        asked = strength * (KP * (target[max(row - late + 1, 0)] - q) - KD * dq)
+        asked = strength * (KP * (target[max(row - late + 1, 0)] - q) - kd * dq)
+        asked += speed_feed * dq
         share = 1.0 if lag == 0 else 1 - np.exp(-0.002 / lag)
         before = torque
         torque = before + share * (asked - before)
         dq += 0.002 * (torque - 0.3 * np.tanh(dq / 0.05)) / 0.05
         q += 0.002 * dq
     wide = {name: np.repeat(np.array(v)[:, None], 12, axis=1) for name, v in columns.items()}
-    gains = {"kp": np.full(rows, KP), "kd": np.full(rows, KD)}
+    gains = {"kp": np.full(rows, KP), "kd": np.full(rows, kd)}
     return from_arrays(
         "made", ROBOT, {**wide, "target_q": np.repeat(target[:, None], 12, 1), **gains}
     )
@@ -56,6 +63,15 @@ def test_a_lag_is_told_from_a_delay() -> None:
     law = fit_motor_law([recorded(0.9, 3, 0.05, lag=0.012)], JOINT, np.random.default_rng(0))
     assert law.lag == pytest.approx(0.012, rel=0.2)
     assert law.strength == pytest.approx(0.9, rel=0.02)
+
+
+@pytest.mark.parametrize("speed_feed", [0.0, 0.15])
+def test_torque_along_the_velocity_shows_at_several_gains(speed_feed: float) -> None:
+    at = [recorded(0.85, 4, 0.02, kd=kd, speed_feed=speed_feed) for kd in (1.25, 5.0)]
+    law = fit_motor_law(at, JOINT, np.random.default_rng(0))
+    assert law.speed_feed == pytest.approx(speed_feed, abs=0.03)
+    assert law.strength == pytest.approx(0.85, rel=0.025)
+    assert fit_motor_law(at[:1], JOINT, np.random.default_rng(0)).speed_feed == 0.0  # one gain
 
 
 def test_a_joint_that_is_not_asked_to_move_is_not_excited() -> None:
