@@ -59,6 +59,7 @@ class MotorModel:
         self.truth = np.zeros((4, joints))  # one row each:
         self.position, _, _, self.torque = self.truth
         self._speed_feed = per_joint(imperfections.speed_feed, robot, "motors.speed_feed")
+        self._feeds = bool(self._speed_feed.any())
         self._play = per_joint(imperfections.backlash, robot, "motors.backlash")
         self._twist = np.zeros(joints)  # of the gear: motor side minus joint side
         self.temperature = np.full(joints, imperfections.heat.start)
@@ -124,7 +125,8 @@ class MotorModel:
         if command.anew or command is not self._driven_by:
             self._gains[:], self._torque[:] = command.gains, command.torque
             self._gains[1] *= speed_gain
-            self._gains[1] -= np.where(command.kd > 0, self._speed_feed, 0.0)
+            if self._feeds:
+                self._gains[1] -= np.where(command.kd > 0, self._speed_feed, 0.0)
             self._driven_by, command.anew = command, False
         tell_motors(
             self._told,

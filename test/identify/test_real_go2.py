@@ -19,13 +19,14 @@ DEPLOYED = (
     "position_kp25_kd0.5_2_5f1_stable",
     "position_kp25_kd0.5_3f1_stable",
 )
-# The bounds that are wanted, and what is known to miss them, with the figure last measured.
+# The bounds that are wanted, and what missed them when it was last measured, with the figure. That
+# was before speed feed was fitted, and not since: not strict until it is measured anew.
 MOST_OFF, MOST_TORQUE_OFF, MOST_OFF_DEPLOYED = 0.005, 0.20, 0.008
 
 
 def known_to_miss(names: tuple[str, ...], missed: dict[str, str]) -> list[object]:
     return [
-        pytest.param(name, marks=pytest.mark.xfail(reason=missed[name], strict=True))
+        pytest.param(name, marks=pytest.mark.xfail(reason=missed[name], strict=False))
         if name in missed
         else name
         for name in names
