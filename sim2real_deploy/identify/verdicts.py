@@ -25,7 +25,7 @@ TELLING = {
     "strength": (0.15, 0.0),
     "delay": (0.0, 0.003),
     "lag": (0.5, 0.003),
-    "speed_feed": (0.5, 0.05),
+    "speed_feed": (0.5, 0.06),
 }
 # What no bootstrap sees: the fit's own grain, share of the value and absolute.
 GRAIN = {
@@ -36,7 +36,7 @@ GRAIN = {
     "strength": (0.01, 0.0),
     "delay": (0.0, 0.0005),
     "lag": (0.05, 0.0005),
-    "speed_feed": (0.1, 0.02),
+    "speed_feed": (0.1, 0.05),
 }
 KEYS = {
     "armature": "motors.armature",
