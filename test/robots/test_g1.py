@@ -68,8 +68,8 @@ def test_the_hoist_holds_it_until_it_stands() -> None:
     assert twin.truth.position[2] > 0.6
 
 
-def test_the_whole_stack_takes_it_by_name() -> None:
-    graph = go2_walk(resolve(GO2_WALK, {"model": "g1", "policy": "mine"}))
+def test_the_whole_stack_takes_it_by_name(tmp_path: Path) -> None:
+    graph = go2_walk(resolve(GO2_WALK, {"model": "g1", "policy": str(tmp_path)}))
     assert [process.name for process in graph] == [
         "twin",
         "recorder",
