@@ -15,7 +15,9 @@ EARLY = "ended early"
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize(("duration", "code"), [(0, 0), (60, 1)])
+@pytest.mark.parametrize(
+    ("duration", "code"), [(0, 0), pytest.param(60, 1, marks=pytest.mark.slow)]
+)
 def test_a_walk_may_be_interrupted_when_it_has_no_end(
     duration: int, code: int, tmp_path: Path
 ) -> None:

@@ -183,7 +183,7 @@ def test_every_possible_fault_can_be_injected_together_and_cleared() -> None:
         ),
         ({"target": "wheels", "word": "off"}, r"there are: state, command, encoder, motor, imu"),
         ({"target": "motor", "word": "off"}, r"needs a joint.*FR_hip_joint"),
-        ({"target": "motor", "word": "off", "joint": "tail"}, r"'tail' is none.*FR_hip_joint"),
+        ({"target": "motor", "word": "off", "joint": "tail"}, r"no joint 'tail'.*FR_hip_joint"),
         ({"target": "imu", "word": "off", "joint": JOINT}, r"leave out the joint"),
     ],
 )
