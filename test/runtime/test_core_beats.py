@@ -56,7 +56,9 @@ def test_the_world_waits_for_whichever_core_is_away(tmp_path, core):
 
 @pytest.mark.skipif(not world_may_wait(), reason="here a twin's world waits for nobody")
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("core", CORES[:2])
+@pytest.mark.parametrize(
+    "core", [*CORES[:1], *(pytest.param(core, marks=pytest.mark.slow) for core in CORES[1:2])]
+)
 def test_a_walk_goes_on_while_a_core_comes_and_goes(tmp_path, core):
     arguments = ("walk_programme", "domain:=free", "stage:=indoor", "duration:=8")
     with stack(free_domain(), tmp_path, *arguments) as running:
