@@ -118,15 +118,16 @@ def _timing(figures: Figures, period_ns: int) -> dict[str, str]:
         p50, p99, most = np.percentile(values, (50, 99, 100)) / 1e3
         return {f"{name} p50/p99/max": f"{p50:.0f} / {p99:.0f} / {most:.0f} us"}
 
+    def rate(name: str, times_ns: Figures) -> dict[str, str]:
+        """From the first to the last: a walk that ends within the block is not a slow one."""
+        if len(times_ns) < 2 or times_ns[-1] <= times_ns[0]:
+            return {}
+        return {name: f"{(len(times_ns) - 1) * 1e9 / (times_ns[-1] - times_ns[0]):.1f} Hz"}
+
     stepped = column("policy_stepped") > 0
-    seconds = (column("now_ns")[-1] - column("now_ns")[0]) / 1e9
-    facts = {}
-    if seconds > 0:
-        facts["rate"] = f"{(len(figures) - 1) / seconds:.1f} Hz"
-        if stepped.any():
-            facts["policy rate"] = f"{stepped.sum() / (seconds + period_ns / 1e9):.1f} Hz"
     return (
-        facts
+        rate("rate", column("now_ns"))
+        | rate("policy rate", column("now_ns")[stepped])
         | spread("state to command", column("age_ns"))
         | spread("tick", column("work_ns"))
         | spread("observation", column("observe_ns")[stepped])
