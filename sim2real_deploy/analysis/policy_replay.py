@@ -146,7 +146,7 @@ class _Replay:
         self._ticks: list[tuple[int, int, int]] = []  # of each part
         self._first: Difference | None = None
         self._first_ns: int | None = None
-        self._steps = self._states_missing = 0
+        self._steps = self._periods = self._states_missing = 0
 
     def run(self, recorded: Recorded, steps: RecordedSteps) -> None:
         for track, own in zip(self._tracks, steps.policies, strict=True):
@@ -166,6 +166,8 @@ class _Replay:
         firsts = (first for first in found if first is not None)
         self._first = self._first or min(firsts, key=lambda first: first.step, default=None)
         self._steps += len(steps)
+        apart_ns = np.diff(steps.now_ns, prepend=0)  # a policy being left steps one tick later
+        self._periods += int(np.count_nonzero(apart_ns * self._rate_hz > 0.5e9))
         self._ticks.append(steps.ticks)
 
     def result(self, replay_s: float) -> PolicyReplay:
@@ -176,7 +178,7 @@ class _Replay:
         return PolicyReplay(
             same_policy=all(track.same for track in tracks),
             steps=sum(track.count for track in tracks),
-            recorded_s=self._steps / self._rate_hz,
+            recorded_s=self._periods / self._rate_hz,
             replay_s=replay_s,
             ticks_missing=span - present,
             states_missing=self._states_missing,

@@ -2,7 +2,8 @@
 
 All are loaded, warm and known to fit together. During a switch both policies run: first the new one
 fills its observation history with its output unused, then joint targets and gains blend over. The
-limits come after that, as for any command.
+limits come after that, as for any command. The two networks never run in the same tick: the old
+policy steps one tick after the new one, because a tick has no time for both.
 """
 
 import time
@@ -137,14 +138,12 @@ class Repertoire:
         self._astray_since_ns, self._surprise = None, 0.0
 
     def step(self, state: RobotState, command: Numbers, now_ns: int) -> str:
-        """Run the active policy, and during a switch the old one. Returns why the active one must
-        be left now; "" if it need not, or if there is no refuge."""
+        """Run the active policy. Returns why it must be left now; "" if it need not, or if there is
+        no refuge."""
         self.stepped = 0
         if self.refuge is None:
             self._run(self.active, state, command)
             return ""
-        if self.outgoing is not None:
-            self._run(self.outgoing, state, command)
         try:
             self._run(self.active, state, command)
         except Exception as error:
@@ -154,6 +153,12 @@ class Repertoire:
         if self._is_astray(now_ns):
             return f"it is far from its training: {self.surprise:.3g} standard deviations"
         return ""
+
+    def step_outgoing(self, state: RobotState, command: Numbers) -> None:
+        """Run the policy being left, in a tick of its own."""
+        assert self.outgoing is not None
+        self.stepped = 0
+        self._run(self.outgoing, state, command)
 
     def _run(self, index: int, state: RobotState, command: Numbers) -> None:
         policy, start = self.policies[index], time.monotonic_ns()
@@ -165,11 +170,11 @@ class Repertoire:
         if index == self.active:
             self._surprise = None
 
-    def rehearse(self) -> None:
-        """Warm up the policies that the next tick will step."""
-        for policy in (self.policy, self.old):
-            if policy is not None:
-                policy.rehearse()
+    def rehearse(self, outgoing: bool) -> None:
+        """Warm up the policy that the next tick will step."""
+        policy = self.old if outgoing else self.policy
+        if policy is not None:
+            policy.rehearse()
 
     def _is_astray(self, now_ns: int) -> bool:
         """Whether the active policy is far from its training, for too long or by so much that not

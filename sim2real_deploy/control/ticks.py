@@ -27,7 +27,7 @@ FIGURES = {
     "vx": "vx",  # the shaped command; the policy gets its sum with the trim (policy_command)
     "vy": "vy",
     "wz": "wz",
-    # Bit k: policy k stepped; two do during a switch.
+    # Bit k: policy k stepped; during a switch the policy being left steps one tick later.
     "policy_stepped": "controller.walking.stepped",
     "policy": "controller.repertoire.active",  # index of the active policy
     "age_ns": "age_ns",  # from the arrival of the state to the sending of the command

@@ -12,7 +12,7 @@ from sim2real_deploy.control.velocity_command import VelocityCommand
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.robots.state import Floats
-from sim2real_deploy.robots.vectors import REST, as_recorded
+from sim2real_deploy.robots.vectors import REST, Numbers, as_recorded
 
 HAND_OVER_S = 0.4  # from standing to the policy's own targets and gains
 
@@ -43,7 +43,10 @@ class Walking:
         self.switched = ""  # why the active policy is not the first one, for a person
         self.trim: tuple[float, ...] = REST  # added to the velocity command by adaptation
         self._hand_over: HandOver | None = None  # in progress, towards the active policy's command
-        self._due_ns = 0  # of the next policy step
+        self._due_ns = 0  # of the active policy's next step
+        # During a switch: the command of the active policy's step in the last tick, with which the
+        # policy being left steps in this one.
+        self._outgoing_command: Numbers | None = None
 
     @property
     def handing_over(self) -> bool:
@@ -58,7 +61,7 @@ class Walking:
         self._repertoire.begin()
         self._velocity.halt()
         self._hand_over = HandOver(self._sent.copy(), now_ns, HAND_OVER_S)
-        self._due_ns, self.trim = 0, REST
+        self._due_ns, self.trim, self._outgoing_command = 0, REST, None
         if self._adaptation is not None:
             self._adaptation.begin()
 
@@ -76,6 +79,8 @@ class Walking:
     def fill(self, state: RobotState, now_ns: int, may_adapt: bool) -> None:
         if now_ns + self._period_ns // 2 >= self._due_ns:
             self._step(state, now_ns, may_adapt)
+        elif self._outgoing_command is not None:
+            self._step_outgoing(state, self._outgoing_command)
         policy = self._repertoire.policy
         assert policy is not None
         if self._hand_over is not None:
@@ -87,9 +92,10 @@ class Walking:
             self._correct(self._adaptation, policy.kp, policy.kd)
 
     def rehearse(self, now_ns: int) -> None:
-        """After the command is out: warm up the policies that the next tick will step."""
-        if now_ns + 1.5 * self._period_ns >= self._due_ns:
-            self._repertoire.rehearse()
+        """After the command is out: warm up the policy that the next tick will step."""
+        outgoing = self._outgoing_command is not None
+        if outgoing or now_ns + 1.5 * self._period_ns >= self._due_ns:
+            self._repertoire.rehearse(outgoing)
 
     def _step(self, state: RobotState, now_ns: int, may_adapt: bool) -> None:
         repertoire = self._repertoire
@@ -103,10 +109,22 @@ class Walking:
         if self._adaptation is not None:
             command = self._steer(self._adaptation, repertoire.policy, state, may_adapt)
         astray = repertoire.step(state, command, now_ns)
-        self.observe_ns, self.infer_ns = repertoire.observe_ns, repertoire.infer_ns
-        self.stepped = repertoire.stepped
+        self._note_step()
+        if self._outgoing_command is not None and not astray:  # no tick lay between two steps
+            self._step_outgoing(state, command)
+        self._outgoing_command = None if repertoire.outgoing is None else command
         if astray:
             self._fall_back(astray, now_ns)
+
+    def _step_outgoing(self, state: RobotState, command: Numbers) -> None:
+        self._outgoing_command = None
+        self._repertoire.step_outgoing(state, command)
+        self._note_step()
+
+    def _note_step(self) -> None:
+        repertoire = self._repertoire
+        self.observe_ns, self.infer_ns = repertoire.observe_ns, repertoire.infer_ns
+        self.stepped |= repertoire.stepped
 
     def _steer(
         self, adaptation: Adaptation, policy: Policy, state: RobotState, may_adapt: bool
@@ -118,26 +136,26 @@ class Walking:
         return as_recorded(map(add, command, self.trim))
 
     def _fall_back(self, why: str, now_ns: int) -> None:
-        """Leave the active policy, starting from the last command sent. A refuge that was not
-        running steps in the next tick."""
-        repertoire = self._repertoire
-        left, was_running = repertoire.name, repertoire.outgoing is not None
-        repertoire.fall_back()
+        """Leave the active policy, starting from the last command sent. Its refuge steps in the
+        next tick."""
+        left = self._repertoire.name
+        self._repertoire.fall_back()
         self._hand_over = HandOver(self._sent.copy(), now_ns, TAKE_OVER_S)
-        self._due_ns *= was_running
+        self._due_ns, self._outgoing_command = 0, None
         self.switched = f"in place of {left}: {why}"
 
     def _blend(
         self, pending: HandOver, policy: Policy, state: RobotState, now_ns: int, may_adapt: bool
     ) -> None:
         """Write the blended command. Between two policies adaptation continues; on the way from
-        standing it has not begun."""
+        standing it has not begun. A switch is complete with a step of the new policy: so the bag's
+        rows tell whether a policy goes on or begins again."""
         done = pending.fill(policy, now_ns, self._asked)
         if self._adaptation is not None and self._repertoire.outgoing is not None:
             self._adaptation.step(state, may_adapt)
             self._correct(self._adaptation, self._asked.kp, self._asked.kd)
-        if done:
-            self._hand_over = None
+        if done and (self._repertoire.outgoing is None or self._outgoing_command is not None):
+            self._hand_over = self._outgoing_command = None
             self._repertoire.settle()
 
     def _correct(self, adaptation: Adaptation, kp: Floats, kd: Floats) -> None:

@@ -125,9 +125,11 @@ def _timing(figures: Figures, period_ns: int) -> dict[str, str]:
         return {name: f"{(len(times_ns) - 1) * 1e9 / (times_ns[-1] - times_ns[0]):.1f} Hz"}
 
     stepped = column("policy_stepped") > 0
+    active = column("policy").astype(np.int64)  # one being left steps, too
+    of_active = column("policy_stepped").astype(np.int64) >> active & 1 > 0
     return (
         rate("rate", column("now_ns"))
-        | rate("policy rate", column("now_ns")[stepped])
+        | rate("policy rate", column("now_ns")[of_active])
         | spread("state to command", column("age_ns"))
         | spread("tick", column("work_ns"))
         | spread("observation", column("observe_ns")[stepped])

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim2real_deploy.analysis.policy_steps import GOES_ON
+from sim2real_deploy.analysis.policy_steps import _begins as begins_of
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.limits import Limit
 from sim2real_deploy.control.modes import Mode, ModeEvent
@@ -124,13 +126,73 @@ def test_no_step_in_the_command_whenever_it_switches(soft_and_stiff, waits):
     assert bench.controller.mode is Mode.WALKING
 
 
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.sampled_from([0, 0, 1, 3, 40]), min_size=2, max_size=6), st.integers(0, 900))
+def test_the_rows_of_a_walk_tell_where_each_policy_began(soft_and_stiff, waits, breaks_at):
+    """Switched back as soon as it is allowed or a little later, and once a policy fails: a replay
+    resets each one exactly where control did."""
+    bench = soft_and_stiff().walk()
+    rows, resets, ran = [], [], [False, False]
+    fresh = [False, False]  # reset since its last step
+
+    def spy(place, reset):
+        def noted():
+            fresh[place] = True
+            reset()
+
+        return noted
+
+    for place, policy in enumerate(bench.repertoire.policies):
+        policy.reset = spy(place, policy.reset)
+    bench.tick(20)
+    waits, wait = [*waits], 0
+    for tick in range(1000):
+        if tick == breaks_at and bench.repertoire.outgoing is not None:
+            fail_once(bench.repertoire.policy)
+        if waits and not bench.controller.walking.handing_over:
+            wait += 1
+            if wait > waits[0] and bench.switch().accepted:
+                waits, wait = waits[1:], 0
+        bench.tick()
+        stepped = bench.controller.walking.stepped
+        rows.append((bench.controller.mode, stepped, bench.repertoire.active))
+        for place in range(2):
+            if stepped >> place & 1:
+                if ran[place] or place == 1:
+                    resets.append((tick, place, fresh[place]))
+                ran[place], fresh[place] = True, False
+    assert bench.controller.mode is Mode.WALKING
+    column = dict(zip(("mode", "policy_stepped", "policy"), np.array(rows, float).T, strict=True))
+    steps = np.flatnonzero(column["policy_stepped"])
+    found = [begins_of(column, steps, place) for place in range(2)]
+    row_of = {tick: row for row, tick in enumerate(steps.tolist())}
+    for tick, place, was_reset in resets:
+        assert (found[place][row_of[tick]] != GOES_ON) == was_reset, (tick, place)
+
+
+def fail_once(policy):
+    """The policy's next step returns NaN."""
+    infer = policy.infer
+
+    def broken():
+        infer()
+        policy.target[:] = np.nan
+        policy.infer = infer
+        return policy.target
+
+    policy.infer = broken
+
+
 def test_after_the_blend_the_new_policy_is_alone(bundles):
     bench = Bench(bundles[:2]).walk()
     assert bench.switch("stiff").accepted
     bench.tick(5)
     np.testing.assert_array_equal(bench.controller.asked.kp, bundles[0].open().kp)  # unheard yet
-    stepped = {bench.controller.walking.stepped for _ in range(100) if bench.tick() is not None}
-    assert stepped == {0b00, 0b11}
+    stepped = [bench.controller.walking.stepped for _ in range(100) if bench.tick() is not None]
+    new = [tick for tick, bits in enumerate(stepped) if bits == 0b10]
+    old = [tick for tick, bits in enumerate(stepped) if bits == 0b01]
+    assert set(stepped) == {0b00, 0b01, 0b10}  # never both in one tick
+    assert old == [tick + 1 for tick in new]
     bench.tick(SWITCH_TICKS)
     assert bench.repertoire.outgoing is None
     asked, policy = bench.controller.asked, bench.repertoire.policies[1]
