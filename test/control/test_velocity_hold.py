@@ -140,3 +140,16 @@ def test_a_push_is_neither_learnt_nor_made_up_for():
         robot.walk(0.1)
         assert np.abs(robot.hold.trim).max() < 0.015, "what came before it was felt"
     assert robot.hold.trim == REST
+
+
+def test_a_gait_that_bounces_is_not_taken_for_a_push():
+    """Wherever in its stride the robot is when the command has settled, the reference is learnt in
+    its time."""
+    for offset in np.arange(0.0, 0.5, 0.06):
+        hold, time_s = VelocityHold(), offset
+        for _ in range(round(LEARNT / PERIOD)):
+            time_s += PERIOD
+            bounce = 0.2 * (math.sin(2 * math.pi * 2.0 * time_s) > 0.9)  # one foot touches down
+            seen = np.array((0.55 - bounce, 0.0, 0.0))
+            hold.step(COMMAND, VelocityViews(seen, seen), PERIOD, allowed=True)
+        assert hold.holds

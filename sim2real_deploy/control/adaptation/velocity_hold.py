@@ -18,6 +18,7 @@ from typing import NamedTuple
 from sim2real_deploy.robots.vectors import REST, Numbers, as_recorded
 
 SETTLE_S = 1.0  # after the last change of the command, before the reference is learnt
+STRIDES_S = 0.5  # of that time, at its end: the filters begin at the mean of it
 LEARN_S = 3.0  # whole strides of any usual gait
 MEMORY_S = 0.35  # time constant of each of two filters in a row
 FROM, UNTIL = 0.008, 0.004  # m/s, rad/s: a deviation this large is corrected, until this small
@@ -25,7 +26,7 @@ BOUNDS = (0.1, 0.1, 0.2)  # m/s, m/s, rad/s: largest correction
 SHARE = 0.25  # of the command's length: largest correction of a slow command, none at rest
 RATE = 0.15  # m/s^2, rad/s^2: the most that a correction changes
 GAIN = 0.95  # velocity by command; the correction converges for any value near it
-JOLT = 0.05  # m/s between the two filters: somebody pushes it, no fault comes as fast
+JOLT = 0.06  # m/s between the two filters: a push of 30 N makes 0.08, a gait 0.045 at most
 CALM_S = 1.5  # after a jolt, before anything is learnt or corrected again
 DISAGREE = 0.15  # m/s between the feet's velocity and the network's
 
@@ -49,6 +50,18 @@ class Smooth:
             self.values[axis] += keep * (self.first[axis] - self.values[axis])
 
 
+class Mean:
+    """Value by value, of all that was added."""
+
+    def __init__(self) -> None:
+        self.count, self.values = 0, list(REST)
+
+    def add(self, values: Sequence[float]) -> None:
+        self.count += 1
+        for axis, value in enumerate(values):
+            self.values[axis] += (value - self.values[axis]) / self.count
+
+
 class VelocityHold:
     """`step` once for each step of the policy."""
 
@@ -68,13 +81,11 @@ class VelocityHold:
         self.deviation = list(REST)  # from the reference, the correction's own effect apart
         self._reference = list(REST)
         self._jolted_s = 0.0  # how long it is still to be left alone
-        self._learn_anew()
+        self._seconds = 0.0
+        self._settling, self._learnt = Mean(), Mean()
         self._active = [False] * 3
         self._missed, self._trims = Smooth(missed), Smooth(self.trim)
         self._apart = Smooth((0.0, 0.0))  # the two views of vx and vy
-
-    def _learn_anew(self) -> None:
-        self._seconds, self._learnt, self._sums = 0.0, 0, list(REST)
 
     def step(
         self, command: tuple[float, ...], seen: VelocityViews | None, period_s: float, allowed: bool
@@ -93,8 +104,8 @@ class VelocityHold:
 
     def _observe(self, missed: Numbers, apart: Numbers, period_s: float) -> None:
         self._seconds += period_s
-        if self._seconds <= SETTLE_S and not self.holds:
-            self._missed = Smooth(missed)  # it is still on its way to the command
+        if self._seconds <= SETTLE_S:
+            self._settle(missed)
             return
         keep = 1.0 - math.exp(-period_s / MEMORY_S)
         self._missed.add(missed, keep)
@@ -110,19 +121,23 @@ class VelocityHold:
             disagrees = any(abs(value) > DISAGREE for value in self._apart.values)
             self.let_go = self.let_go or beyond or disagrees
         else:
-            self._sums = [total + value for total, value in zip(self._sums, missed, strict=True)]
-            self._learnt += 1
-            if self._learnt * period_s >= LEARN_S:
-                self._reference = [total / self._learnt for total in self._sums]
-                self.holds = True
+            self._learnt.add(missed)
+            if self._learnt.count * period_s >= LEARN_S:
+                self._reference, self.holds = self._learnt.values, True
+
+    def _settle(self, missed: Numbers) -> None:
+        """It is still on its way to the command. The filters will begin at the mean of the last
+        strides: a single value of a gait that bounces would look like a jolt."""
+        if self._seconds > SETTLE_S - STRIDES_S:
+            self._settling.add(missed)
+            self._missed = Smooth(self._settling.values)
 
     def _feel_jolts(self, period_s: float) -> None:
         self._jolted_s = max(self._jolted_s - period_s, 0.0)
         moves = zip(self._missed.first[:2], self._missed.values[:2], strict=True)
         if any(abs(a - b) > JOLT for a, b in moves):
             self._jolted_s = CALM_S
-            if not self.holds:
-                self._learn_anew()
+            self._learnt = Mean()  # what was learnt so far may have been part of it
 
     def _follow(self, command: Numbers, period_s: float, acts: bool) -> None:
         """Move the correction towards what is wanted, at its rate and within its bounds."""
