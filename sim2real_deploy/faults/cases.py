@@ -274,6 +274,16 @@ def hang_teleop(stack: Stack) -> int:
     return now_ns
 
 
+def ignore_stop(stack: Stack) -> int:
+    """Control is replaced by one that hears no stop; then somebody calls stop."""
+    deaf = None
+    while stack.running["control"] is not deaf:  # one that was killed for another stop is replaced
+        stack.swap("control", "sim2real_deploy.nodes.deaf_control")
+        deaf = stack.running["control"]
+        stack.recover()
+    return stack.call("stop")
+
+
 def fault_remote_off(stack: Stack) -> int:
     return stack.change(lambda twin: twin.hold_remote(Remote(on=False)))
 
@@ -307,6 +317,8 @@ def cases(stack: Stack) -> tuple[Case, ...]:
         Case("estop during a reset", called("reset", "estop"), "damping", 20,
              ("estop_called",)),
         Case("stop called", called("stop"), "sits", 6000, ("stop_called",)),
+        Case("stop ignored by control", ignore_stop, "damping", 200,
+             ("stop_ignored", "control_disobeys", "control_gone")),
         Case("L2+B on the remote", press_chord, "damping", 20, ("remote_estop",)),
         Case("state silent", fault(Fault(target="state", word="off")), "damping", 50,
              ("state_silent",)),

@@ -101,12 +101,21 @@ class Stack:
     def start(self, name: str) -> None:
         """Start this process unless it runs."""
         known = self.running.get(name)
-        if known is not None and known.poll() is None:
-            return
+        if known is None or known.poll() is not None:
+            self._run(name, self._commands[name])
+
+    def swap(self, name: str, module: str) -> None:
+        """Kill this process and run another module in its place, until that one ends."""
+        self.running[name].kill()
+        self.running[name].wait(STEP_S)
+        usual = f"sim2real_deploy.nodes.{name}"
+        self._run(name, [module if word == usual else word for word in self._commands[name]])
+
+    def _run(self, name: str, command: Sequence[str]) -> None:
         hands = name == OPERATOR
         with (self.folder / f"{name}.log").open("a") as log:
             self.running[name] = subprocess.Popen(
-                [*ORDINARY, *(self.cable.prefix if self.cable else ()), *self._commands[name]],
+                [*ORDINARY, *(self.cable.prefix if self.cable else ()), *command],
                 env=self._environment,
                 stdin=subprocess.PIPE if hands else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if hands else log,

@@ -109,6 +109,8 @@ class Policies:
 class ControlNode(Driver):
     """The driver node with the loop behind it."""
 
+    chain = Supervised
+
     def __init__(
         self,
         stop: ProcessEnd,
@@ -176,7 +178,7 @@ class ControlNode(Driver):
         directory = run_directory(self.get_namespace(), values["domain"])
         channel = LocalChannel(directory, "control", "safety")
         self._closers.append(channel.close)
-        return Supervised(channel, self._link.participant.key, values["stage"])
+        return self.chain(channel, self._link.participant.key, values["stage"])
 
     def start(self) -> None:
         realtime.calm_interpreter()
@@ -302,12 +304,12 @@ class Every:
         return True
 
 
-def build(stop: ProcessEnd) -> Sequence[Node]:
+def build(stop: ProcessEnd, kind: type[ControlNode] = ControlNode) -> Sequence[Node]:
     policy_node = PolicyNode()
     values = declare(policy_node, POLICY)
     spec = load_robot(values["robot"])
     policies = Policies(listed(values["policy"]), values["fallback"], values["odom_source"])
-    control = ControlNode(stop, spec, policy_node, policies)
+    control = kind(stop, spec, policy_node, policies)
     control.start()
     return policy_node, control
 

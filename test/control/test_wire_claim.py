@@ -89,14 +89,23 @@ def test_a_robot_that_stands_lies_down_first(world: World) -> None:
     assert abs(released_at[0] - ROBOT.sit_pose).max() < wire_claim.LYING_RAD
 
 
-@pytest.mark.parametrize("answer", [(0, ""), (4001, "")], ids=["agrees and stays", "refuses"])
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ((0, ""), r"does not lie after 0\.5 s"),
+        ((4001, ""), "refuses to lie down: code 4001"),
+        (None, "could not be told to lie down"),
+    ],
+    ids=["agrees and stays", "refuses", "is silent"],
+)
 def test_sport_mode_is_never_released_under_a_robot_that_stands(
-    world: World, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, str]
+    world: World, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, str] | None, words: str
 ) -> None:
     monkeypatch.setattr(wire_claim, "LIE_DOWN_S", 0.5)
+    monkeypatch.setattr(wire_claim, "RPC_TIMEOUT_S", 0.5)
     world.stand_up()
     world.twin.twin.sport.serve_sport = lambda *_: answer  # type: ignore[method-assign]
-    with pytest.raises(Refusal, match=r"refuses to lie down: code 4001|does not lie after 0\.5 s"):
+    with pytest.raises(Refusal, match=words):
         world.claim.take()
     assert world.mode == "normal"
     assert not world.situation.sport_released

@@ -9,13 +9,16 @@ import pytest
 pytest.importorskip("rclpy", reason="rclpy is not installed")
 
 from std_msgs.msg import String
+from std_srvs.srv import Trigger
 
+from sim2real_deploy.control.modes import Decision, Mode, ModeEvent, ModeRequest
 from sim2real_deploy.nodes.control import MIRROR_FAILS, ControlNode
 from sim2real_deploy.nodes.safety_supervisor import (
     RecorderHealth,
     SafetySupervisor,
     nothing_to_stop,
 )
+from sim2real_deploy.safety.chain import Stop
 from support.safety_world import DAMPING, WALKING
 
 
@@ -25,6 +28,53 @@ def test_a_stop_that_stops_nothing_says_so() -> None:
     assert "control is not running" in nothing_to_stop(None)
     assert "control is passive and sends nothing" in nothing_to_stop(passive)  # type: ignore[arg-type]
     assert nothing_to_stop(WALKING) == nothing_to_stop(DAMPING) == ""
+
+
+@pytest.mark.parametrize(
+    ("report", "stops"), [(SimpleNamespace(mode="passive"), False), (None, False), (WALKING, True)]
+)
+def test_a_stop_succeeds_where_there_was_something_to_stop(report: Any, stops: bool) -> None:
+    latched = SimpleNamespace(latched=Stop.ESTOP, latched_reason="called", taken_over=False)
+    chain = SimpleNamespace(report=report)
+    loop = SimpleNamespace(chain=chain, press=lambda _: None, supervisor=latched, alive=True)
+    node: Any = SimpleNamespace(loop=loop)
+    answer = SafetySupervisor._press(node, "estop", Stop.ESTOP, Trigger.Response())
+    assert answer.success is stops
+    assert answer.message.startswith("estop: called" if stops else "nothing to stop")
+
+
+class Claimed(Exception):
+    """The wire was claimed."""
+
+
+def claim() -> None:
+    raise Claimed
+
+
+def asking(mode: Mode, allowed: bool) -> Any:
+    """A control node in this mode whose guards allow, or refuse, to stand up."""
+    decision = Decision(allowed, mode, "the guards say so")
+    loop = SimpleNamespace(
+        controller=SimpleNamespace(mode=mode),
+        foresee=lambda _: decision,
+        request=lambda _: decision,
+    )
+    return SimpleNamespace(
+        loop=loop,
+        _link=SimpleNamespace(robot=None),
+        _claim=SimpleNamespace(take=claim),
+        _interface="lo",
+        _real=False,
+    )
+
+
+def test_the_wire_is_claimed_after_the_guards_and_never_while_it_moves() -> None:
+    """Claiming lays the robot down, releases sport mode and may take seconds."""
+    stand = ModeRequest(ModeEvent.STAND)
+    with pytest.raises(Claimed):
+        ControlNode.ask(asking(Mode.PASSIVE, allowed=True), stand)
+    assert not ControlNode.ask(asking(Mode.PASSIVE, allowed=False), stand).accepted
+    assert ControlNode.ask(asking(Mode.WALKING, allowed=True), stand).accepted
 
 
 def test_a_message_does_not_choose_where_files_go(tmp_path: Path) -> None:

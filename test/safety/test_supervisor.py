@@ -625,6 +625,17 @@ def test_a_robot_that_lies_folded_beyond_its_published_range_may_stand_up() -> N
     assert world.keys == [], "nor while it begins to stand up"
 
 
+def test_beyond_its_stops_a_robot_may_lie_but_not_be_driven() -> None:
+    """A robot may fold further than the ones that were measured."""
+    folded = GO2.sit_pose.copy()
+    folded[2::3] = GO2.stop_low[2::3] - np.float32(0.2)
+    world = World()
+    world.run(1.0, state={"q": folded}, **OBEYING)
+    assert world.keys == []
+    world.run(0.1, state={"q": folded})
+    assert "joint_range" in world.keys
+
+
 def test_temperatures_below_zero_are_cold() -> None:
     world = World()
     world.run(2.0, state={"temperature": np.full(12, -5, np.int16)})
