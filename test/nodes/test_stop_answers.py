@@ -1,5 +1,6 @@
 """What the safety and control nodes tell a person, and what a message may not make them do."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from sim2real_deploy.control.modes import Decision, Mode, ModeEvent, ModeRequest
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.control import MIRROR_FAILS, ControlNode
 from sim2real_deploy.nodes.safety_supervisor import (
     RecorderHealth,
@@ -87,6 +89,86 @@ def test_a_message_does_not_choose_where_files_go(tmp_path: Path) -> None:
         assert node._recorder.run is None, path
     SafetySupervisor._on_run(node, String(data=str(runs / "run1")))
     assert node._recorder.run == (runs / "run1").resolve()
+
+
+@pytest.mark.parametrize(("recorded", "silence"), [(True, True), (False, False)])
+def test_a_recorder_that_never_was_is_silent_since_the_start(
+    tmp_path: Path, recorded: bool, silence: bool
+) -> None:
+    loop = SimpleNamespace(recorder_silence_s=None, missing_rights=(), unfit="")
+    node: Any = SimpleNamespace(
+        loop=loop,
+        _recorder=RecorderHealth(),
+        _recorded=recorded,
+        _started_ns=time.monotonic_ns() - 4_000_000_000,
+        _real=False,
+        _runs=tmp_path,
+    )
+    SafetySupervisor._look_once_a_second(node)
+    assert (loop.recorder_silence_s is not None) is silence
+    assert not silence or loop.recorder_silence_s > 3.9
+
+
+@pytest.mark.parametrize(("real", "unfit"), [(True, "no FIFO; no lock"), (False, "")])
+def test_missing_rights_are_told_before_a_real_robot(
+    tmp_path: Path, real: bool, unfit: str
+) -> None:
+    loop = SimpleNamespace(missing_rights=("no FIFO", "no lock"), unfit="")
+    node: Any = SimpleNamespace(
+        loop=loop, _recorder=RecorderHealth(), _recorded=False, _real=real, _runs=tmp_path
+    )
+    SafetySupervisor._look_once_a_second(node)
+    assert loop.unfit == unfit
+
+
+def test_a_switcher_that_does_not_answer_is_told_and_its_last_word_stays() -> None:
+    answers = iter([False, None, None])  # released; None: silence
+
+    def check() -> Any:
+        answer = next(answers)
+        if answer is None:
+            raise Refusal("did not answer")
+        return SimpleNamespace(released=answer)
+
+    silences = []
+    loop = SimpleNamespace(driving=True, sport_mode=False, vendor_mode=False, mode_silence_s=0.0)
+
+    def wait(_: float) -> bool:
+        silences.append(loop.mode_silence_s)
+        time.sleep(0.02)
+        return len(silences) == 3
+
+    node: Any = SimpleNamespace(
+        loop=loop,
+        _switcher=SimpleNamespace(check=check),
+        _leaving=SimpleNamespace(wait=wait),
+    )
+    SafetySupervisor._watch_mode(node)
+    assert silences[0] < 0.02 < silences[1] < silences[2]
+    assert loop.sport_mode, "the last known mode stays"
+
+
+def test_the_mirror_goes_on_after_a_failure() -> None:
+    lives = iter([True, True, True, False])
+    failures: list[int] = []
+
+    def fail() -> None:
+        raise ValueError("full")
+
+    node: Any = SimpleNamespace(
+        loop=SimpleNamespace(
+            controller=SimpleNamespace(walking=SimpleNamespace(stepped_ns=0)),
+        ),
+        _loop_thread=SimpleNamespace(is_alive=lambda: next(lives)),
+        _period_s=0.001,
+        _mirror_state=fail,
+        _mirror_ticks=fail,
+        _mirror_remote=fail,
+        _mirror_slow=fail,
+        _tell_mirror_failure=lambda _, count: failures.append(count),
+    )
+    ControlNode._mirror(node)
+    assert failures == [1, 2, 3]
 
 
 def test_telemetry_that_fails_never_damps_and_at_last_sits() -> None:

@@ -24,6 +24,7 @@ from support.safety_world import (
     command,
     healthy_inputs,
     healthy_state,
+    rolling,
 )
 
 S = 1_000_000_000
@@ -637,3 +638,25 @@ def test_a_robot_of_unknown_legs_is_still_not_allowed_to_spin() -> None:
     legs = {name: leg.model_copy(update={"geometry": None}) for name, leg in GO2.legs.items()}
     motion = MotionMonitor(GO2.model_copy(update={"legs": legs}))
     assert set(motion.measure(healthy_inputs(0), 0)) == {"turning_rate"}
+
+
+def test_short_flights_do_not_add_up_to_a_robot_in_the_air() -> None:
+    """A trotting robot is without load for moments; its speed stays known all the same."""
+    motion, carried = MotionMonitor(GO2), rolling(0.5)
+    flying = {**carried, "torque": np.zeros(12, np.float32)}
+    for tick in range(1000):
+        now_ns = tick * TICK
+        state = healthy_state(now_ns, **(flying if tick % 50 < 10 else carried))
+        readings = motion.measure(healthy_inputs(now_ns, state=state), now_ns)
+        assert "speed" in readings, f"after {now_ns / 1e9} s"
+
+
+def test_the_envelope_adds_up_the_torque_that_the_boards_apply() -> None:
+    """kp (q - q_seen) + kd (dq - dq_seen) + torque, as a share of the joint's limit."""
+    asked = command(q=GO2.stand_pose + 0.1, kp=20.0, kd=2.0, dq=1.0, torque=3.0)
+    seen = healthy_state(0, dq=np.full(12, -0.5, np.float32))
+    readings = CommandEnvelope(GO2).measure(healthy_inputs(0, state=seen, command=asked), 0)
+    torque = 20.0 * 0.1 + 2.0 * 1.5 + 3.0
+    weakest = min(float(limit) for limit in GO2.torque_limit)
+    assert readings["command_torque"].value == pytest.approx(torque / weakest, rel=1e-4)
+    assert readings["tracking_error_rad"].value == pytest.approx(0.1, rel=1e-4)
