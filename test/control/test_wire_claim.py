@@ -55,7 +55,10 @@ class World:
 
     def stand_up(self) -> None:
         self.twin.ask(lambda twin: twin.sport.serve_sport(STAND_UP, "", twin.now_ns()))
-        time.sleep(2.0)
+        deadline = time.monotonic() + 20.0  # it takes about a second
+        while abs(self.link.latest.q - ROBOT.stand_pose).max() > 0.3:
+            assert time.monotonic() < deadline, "the twin does not stand up"
+            time.sleep(0.05)
 
     def close(self) -> None:
         self.stop_reading()

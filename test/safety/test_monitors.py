@@ -660,3 +660,16 @@ def test_the_envelope_adds_up_the_torque_that_the_boards_apply() -> None:
     weakest = min(float(limit) for limit in GO2.torque_limit)
     assert readings["command_torque"].value == pytest.approx(torque / weakest, rel=1e-4)
     assert readings["tracking_error_rad"].value == pytest.approx(0.1, rel=1e-4)
+
+
+def test_a_robot_in_the_air_for_long_has_no_speed_until_it_lands() -> None:
+    motion, carried = MotionMonitor(GO2), rolling(0.5)
+    flying = {**carried, "torque": np.zeros(12, np.float32)}
+    known = []
+    for tick in range(150):
+        now_ns = tick * TICK
+        state = healthy_state(now_ns, **(flying if 20 <= tick < 120 else carried))
+        known.append("speed" in motion.measure(healthy_inputs(now_ns, state=state), now_ns))
+    assert all(known[:65])
+    assert not any(known[75:120])
+    assert all(known[120:])
