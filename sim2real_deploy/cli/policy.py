@@ -92,6 +92,9 @@ def import_(
     layout (by_frame, by_term), joints (sdk, gym, isaac or names), rate_hz, gait_period,
     command_ranges.
 
+    A policy that follows a recorded motion: motion (its CSV or NPZ file, where it is not beside the
+    description), motion_fps, motion_start, motion_end (s), anchor (the body that is compared).
+
     holosoma: default_position, for a robot whose file has no such pose.
 
     A network alone: write a policy.yaml with `sim2real policy new`, with `--like PROJECT` where it
@@ -112,6 +115,10 @@ def import_(
     bundle = imported.bundle
     typer.echo(f"{output}: {bundle.contract.name} for {bundle.spec.title}")
     typer.echo(f"  from {imported.form} and {imported.network}")
+    motion = bundle.contract.motion
+    if motion is not None:
+        length = motion.frames / bundle.contract.rate_hz
+        typer.echo(f"  follows {motion.source}, {length:.1f} s, compared by {motion.anchor}")
     for line in imported.assumed:
         typer.echo(f"  not from the file: {line}")
     typer.echo(f"Now see whether it walks: sim2real policy check {output}")
@@ -243,7 +250,8 @@ def check(
     json: Path = typer.Option(None, help="Write the figures to this file."),
     paper: bool = typer.Option(False, "--paper", help="Static checks only, without walking."),
 ) -> None:
-    """Check what a policy claims, then see it stand and walk for two seconds each way."""
+    """Check what a policy claims, then see it stand and walk for two seconds each way, or follow
+    its motion to the end."""
     from sim2real_deploy import checks
     from sim2real_deploy.policy.check import static_checks
 
@@ -272,9 +280,14 @@ def _walk(bundle: "Bundle") -> tuple[list["Check"], list[str]]:
     """In the twin: the checks; where they fail, what failed and which known order does it all."""
     from rich.console import Console
 
-    from sim2real_deploy.gate import policy_check
+    from sim2real_deploy.gate import motion_check, policy_check
 
     with Console(stderr=True).status("the twin") as status:
+        if bundle.contract.motion is not None:
+            followed = motion_check.follow(
+                bundle, lambda what: status.update(f"in the twin: {what}")
+            )
+            return followed.checks(), []
         seen = policy_check.walk(bundle, lambda what: status.update(f"in the twin: {what}"))
         rows = [row for one in seen for row in one.checks()]
         failed = [one for one in seen if not one.ok]

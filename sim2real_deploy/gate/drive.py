@@ -89,8 +89,12 @@ class Drive:
             self.tick()
         self._reach(ModeEvent.STAND, Mode.STANDING)
 
-    def walk(self) -> None:
+    def start(self) -> None:
+        """Hand over to the policy, from standing."""
         self._reach(ModeEvent.WALK, Mode.WALKING)
+
+    def walk(self) -> None:
+        self.start()
         for _ in range(round(STAND_UP_S / self._period)):
             if not self.robot.hangs:
                 return

@@ -23,6 +23,7 @@ def print_card(bundle: Bundle) -> None:
             "commands",
             f"vx {_range(ranges.vx)}, vy {_range(ranges.vy)} m/s, wz {_range(ranges.wz)} rad/s",
         ),
+        ("motion", _motion(bundle)),
         ("estimates", _estimates(policy)),
         ("held", ", ".join(held.joint for held in contract.held) or "no joint"),
         ("proof", f"{len(contract.golden)} golden steps, sha256 {contract.sha256[:12]}"),
@@ -56,6 +57,14 @@ def _estimates(policy: Policy) -> str:
         for name, unit in zip(estimate.names, estimate.units, strict=True)
     ]
     return ", ".join(told) or "nothing"
+
+
+def _motion(bundle: Bundle) -> str:
+    motion = bundle.contract.motion
+    if motion is None:
+        return "none: it follows velocity commands"
+    seconds = motion.frames / bundle.contract.rate_hz
+    return f"{motion.source}, {seconds:.1f} s, compared by {motion.anchor}"
 
 
 def _memory(bundle: Bundle) -> str:

@@ -91,6 +91,14 @@ class CommandRanges(Strict):
         return self
 
 
+class Motion(Strict):
+    """The recorded motion that it follows. Its frames, at the policy's rate, are in policy.onnx."""
+
+    anchor: str  # the body, in the robot's file, whose orientation is compared with the motion's
+    frames: int = Field(gt=1, le=200_000)
+    source: str = ""  # the file it was read from
+
+
 class Statistics(Strict):
     """Mean and standard deviation of each observation in training, to measure how far out of
     distribution an observation is."""
@@ -122,6 +130,7 @@ class Contract(Strict):
     recurrence: tuple[Recurrence, ...] = ()
     estimates: tuple[Estimate, ...] = ()
     command_ranges: CommandRanges
+    motion: Motion | None = None
     statistics: tuple[Statistics, ...] = ()
     golden: tuple[Golden, ...] = Field(min_length=1)  # consecutive steps from a zero network state
     sha256: str = Field(pattern="^[0-9a-f]{64}$")  # of policy.onnx

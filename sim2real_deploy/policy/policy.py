@@ -13,6 +13,7 @@ import numpy as np
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Contract
 from sim2real_deploy.policy.estimates import MISSED
+from sim2real_deploy.policy.motion import open_player
 from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.session import Session
 from sim2real_deploy.policy.terms import TERMS, TermInput
@@ -50,6 +51,7 @@ class Policy:
             for group, item in zip(contract.observations, self._observations, strict=True)
         }
         self.session = Session(model, contract, inputs, where)
+        self._motion = open_player(contract, spec, self.session.metadata, where)
         self._statistics = self._read_statistics(where)
         self.estimated = tuple(name for told in self.session.told for name in told.names)
         self._missed = [self.estimated.index(n) for n in MISSED.names if n in self.estimated]
@@ -91,6 +93,11 @@ class Policy:
         """What the network believed in its last step, in the order of `estimated`."""
         return self.session.estimates
 
+    @property
+    def steps(self) -> int:
+        """Since the last reset; a gait clock taken over from another policy counts."""
+        return self._steps
+
     def estimated_velocity(self) -> list[float] | None:
         """vx, vy, wz as the network believed them in its last step; None where it does not tell."""
         if len(self._missed) < len(MISSED.names):
@@ -103,6 +110,8 @@ class Policy:
         for item in self._observations:
             item.reset()
         self.session.reset()
+        if self._motion is not None:
+            self._motion.reset()
         self._seen.action = (0.0,) * len(self.contract.joints)
         self._outside = None
         self._steps = 0
@@ -128,6 +137,8 @@ class Policy:
         q, dq = state.motion()
         seen.q, seen.dq = self._to_policy(q), self._to_policy(dq)
         seen.time_s = self._steps / self.contract.rate_hz
+        if self._motion is not None:
+            self._motion.show(seen, self._steps, attitude, q)
         odometry = self.odometry
         if odometry is not None:
             if odometry.last_ns != state.received_ns:

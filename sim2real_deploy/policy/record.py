@@ -20,8 +20,13 @@ _METADATA = 14 << 3 | 2  # field 14 of ONNX's ModelProto, metadata_props, length
 def embed(model: bytes, contract: Contract) -> bytes:
     """Append the record to an ONNX file: in protobuf, appended bytes are further entries."""
     claims = contract.model_dump(mode="json", exclude=NOT_RECORDED)
-    text = json.dumps(claims, sort_keys=True).encode()
-    entry = _field(1 << 3 | 2, KEY.encode()) + _field(2 << 3 | 2, text)
+    text = json.dumps(claims, sort_keys=True)
+    return attach(model, KEY, text)
+
+
+def attach(model: bytes, key: str, text: str) -> bytes:
+    """Append one string to the metadata of an ONNX file."""
+    entry = _field(1 << 3 | 2, key.encode()) + _field(2 << 3 | 2, text.encode())
     return model + _field(_METADATA, entry)
 
 

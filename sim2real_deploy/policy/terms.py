@@ -35,12 +35,18 @@ class TermInput:
     velocity: Numbers = (0.0, 0.0, 0.0)  # m/s, body frame, from the odometry
     loads: Numbers = ()  # N on each foot in the robot's leg order, from the odometry
     given: dict[str, Numbers] = field(default_factory=dict)  # extra inputs, by name
+    # The frame of a reference motion: joints, and the anchor's orientation seen from the robot's
+    # own anchor (motion.py).
+    motion_q: Numbers = ()
+    motion_dq: Numbers = ()
+    motion_turn: Numbers = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
     @classmethod
     def nothing(cls, default_q: Numbers, feet: int = 4) -> "TermInput":
         still, upright, rest = (0.0,) * 3, (0.0, 0.0, -1.0), (0.0,) * len(default_q)
         seen = cls(still, upright, still, default_q, default_q, rest, rest, 0.0)
         seen.loads = (0.0,) * feet
+        seen.motion_q, seen.motion_dq = default_q, rest
         return seen
 
 
@@ -68,6 +74,7 @@ class TermForms:
     batch: Batch | None
     mirror: Mirror | None
     odometry: bool  # uses `velocity` or `loads`, so leg odometry must run
+    motion: bool  # uses the frame of a reference motion
 
 
 TERMS: dict[str, TermForms] = {}
@@ -78,12 +85,15 @@ AXIAL: Mirror = (-1, 1, -1)
 
 
 def term(
-    batch: Batch | None = None, mirror: Mirror | None = None, odometry: bool = False
+    batch: Batch | None = None,
+    mirror: Mirror | None = None,
+    odometry: bool = False,
+    motion: bool = False,
 ) -> Callable[[Scalar], Scalar]:
     """Register a scalar form under its function's name, with the other forms."""
 
     def enter(scalar: Scalar) -> Scalar:
-        TERMS[scalar.__name__] = TermForms(scalar, batch, mirror, odometry)
+        TERMS[scalar.__name__] = TermForms(scalar, batch, mirror, odometry, motion)
         return scalar
 
     return enter
@@ -156,6 +166,28 @@ def foot_contacts(
     robot's leg order, if the network's differs."""
     touching = [1.0 if load > newtons else lifted for load in seen.loads]
     return [touching[int(place)] for place in order] if order else touching
+
+
+@term(motion=True)
+def motion_command(seen: TermInput) -> Numbers:
+    """The frame's joint positions, then its joint velocities."""
+    return [*seen.motion_q, *seen.motion_dq]
+
+
+@term(motion=True)
+def motion_joint_pos(seen: TermInput) -> Numbers:
+    return seen.motion_q
+
+
+@term(motion=True)
+def motion_joint_vel(seen: TermInput) -> Numbers:
+    return seen.motion_dq
+
+
+@term(motion=True)
+def motion_anchor_ori_b(seen: TermInput) -> Numbers:
+    """The first two columns, row by row, of the rotation from the robot's anchor to the frame's."""
+    return seen.motion_turn
 
 
 @term(mirror=BY_JOINT)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 Vector = tuple[float, float, float]
+Quaternion = tuple[float, float, float, float]
 Numbers = Sequence[float] | npt.NDArray[Any]
 Rows = npt.NDArray[Any]
 
@@ -30,6 +31,30 @@ def to_world(quaternion: Numbers, vector: Numbers) -> Vector:
         b + w * ty + z * tx - x * tz,
         c + w * tz + x * ty - y * tx,
     )
+
+
+def multiply(a: Quaternion, b: Quaternion) -> Quaternion:
+    """The rotation `b`, then `a`."""
+    aw, ax, ay, az = a
+    bw, bx, by, bz = b
+    return (
+        aw * bw - ax * bx - ay * by - az * bz,
+        aw * bx + ax * bw + ay * bz - az * by,
+        aw * by - ax * bz + ay * bw + az * bx,
+        aw * bz + ax * by - ay * bx + az * bw,
+    )
+
+
+def conjugate(quaternion: Quaternion) -> Quaternion:
+    """The opposite rotation."""
+    w, x, y, z = quaternion
+    return w, -x, -y, -z
+
+
+def turn_about(axis: str, angle: float) -> Quaternion:
+    """A rotation about x, y or z, rad."""
+    w, along = math.cos(angle / 2), math.sin(angle / 2)
+    return w, along * (axis == "x"), along * (axis == "y"), along * (axis == "z")
 
 
 def gravity_in_body(quaternion: Numbers) -> Vector:

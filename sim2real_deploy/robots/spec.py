@@ -79,6 +79,19 @@ class Leg(Strict):
         return self
 
 
+class Body(Strict):
+    """A body that hinges join to the base; all frames are parallel when every angle is zero."""
+
+    joints: tuple[str, ...] = ()  # from the base on; none: the base itself
+    axes: tuple[Literal["x", "y", "z"], ...] = ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Body":
+        if len(self.axes) != len(self.joints):
+            raise ValueError(f"axes: {len(self.axes)} for {len(self.joints)} joints")
+        return self
+
+
 class Wire(Strict):
     family: Literal["go", "hg"]
     rate_hz: float = Field(gt=0)  # of both rt/lowstate and rt/lowcmd
@@ -138,6 +151,7 @@ class RobotSpec(Strict):
     wire: Wire
     joints: tuple[Joint, ...]
     legs: dict[str, Leg]
+    bodies: dict[str, Body] = Field(default_factory=dict)  # motions are compared by one of them
     joint_orders: dict[str, tuple[str, ...]] = Field(default_factory=dict)  # of known policies
     poses: dict[str, tuple[float, ...]] = Field(default_factory=dict)  # default ones, by project
     get_up: tuple[RollFrame, ...] | None = None  # how it rolls over, where somebody has found out
@@ -162,6 +176,10 @@ class RobotSpec(Strict):
             for name in part.joints:
                 if name not in names:
                     raise ValueError(f"legs.{leg}.joints: there is no joint '{name}'")
+        for body, chain in self.bodies.items():
+            for name in chain.joints:
+                if name not in names:
+                    raise ValueError(f"bodies.{body}.joints: there is no joint '{name}'")
         for order, joints in self.joint_orders.items():
             if sorted(joints) != sorted(names):
                 raise ValueError(f"joint_orders.{order}: must name every joint once")

@@ -54,6 +54,10 @@ class Hoist:
         self._slack_since_ns: int | None = None
         self._last_ns = 0
 
+    def take_off(self) -> None:
+        self.on = False
+        self._model.tendon_limited[self._rope] = 0
+
     def update(self, now_ns: int, stiffness: float) -> None:
         """Follow the robot. Detach the rope when it has been slack for long enough; attach it again
         when a standing robot's motors, at this `stiffness` relative to standing, go soft."""
@@ -72,8 +76,7 @@ class Hoist:
         elif self._slack_since_ns is None:
             self._slack_since_ns = now_ns
         elif now_ns - self._slack_since_ns > OFF_AFTER_NS:
-            self.on = False
-            self._model.tendon_limited[self._rope] = 0
+            self.take_off()
 
 
 def _upright(data: Any) -> bool:

@@ -159,7 +159,7 @@ WRONG = {
     ),
     "a motion to follow": (
         change("observations", "motion_command", to={"params": {}, "scale": [1.0] * 3}),
-        "reference motion",
+        "follows a recorded motion.*--set motion=FILE",
     ),
     "a scale too long": (
         change("observations", "base_ang_vel", "scale", to=[0.2] * 4),

@@ -52,6 +52,8 @@ def test_every_term_shows_what_its_name_says():
         velocity=[0.4, -0.1, 0.05],
         loads=[50, 3, 0, 70],
         given={"height": [0.28]},
+        motion_q=[1, 2, 3],
+        motion_dq=[4, 5, 6],
     )
     expected = {
         "base_ang_vel": ({}, [1, 2, 3]),
@@ -69,6 +71,10 @@ def test_every_term_shows_what_its_name_says():
         "joint_vel": ({}, [4, 5, 6]),
         "last_action": ({}, [7, 8, 9]),
         "gait_phase": ({"period": 0.6}, [1, 0]),  # a quarter of 0.6 s
+        "motion_command": ({}, [1, 2, 3, 4, 5, 6]),
+        "motion_joint_pos": ({}, [1, 2, 3]),
+        "motion_joint_vel": ({}, [4, 5, 6]),
+        "motion_anchor_ori_b": ({}, [1, 0, 0, 1, 0, 0]),
     }
     assert expected.keys() == TERMS.keys()
     for name, (params, values) in expected.items():

@@ -16,6 +16,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy import record, save
 from sim2real_deploy.policy.bundle import Bundle, check_against_robot, load_bundle
 from sim2real_deploy.policy.contract import Contract, Group
+from sim2real_deploy.policy.contract import Motion as MotionClaim
 from sim2real_deploy.policy.importers import network, onnx_metadata, read_draft
 from sim2real_deploy.policy.importers.draft import Answers, Draft, DraftHeldJoint
 from sim2real_deploy.policy.importers.network import Converter, Network
@@ -145,7 +146,13 @@ def _assemble(
         draft.assumed.append(ODOMETRY_WARNING)
     net = network.load(draft.network, sizes, convert)
     contract = contract.model_copy(update=_ports(contract, net, draft.network))
-    model = record.embed(net.model, contract)
+    model = net.model
+    if draft.motion is not None:
+        anchor, motion = draft.motion.frames(contract, spec)
+        claim = MotionClaim(anchor=anchor, frames=len(motion.q), source=draft.motion.source)
+        contract = contract.model_copy(update={"motion": claim})
+        model = motion.embed(model)
+    model = record.embed(model, contract)
     digest = hashlib.sha256(model).hexdigest()
     golden = _golden(Policy(contract, spec, model, str(draft.network)))
     whole = {**contract.model_dump(), "golden": golden, "sha256": digest}

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.policy.importers import network
+from sim2real_deploy.policy.importers import motions, network
 from sim2real_deploy.policy.importers.draft import (
     Answers,
     Draft,
@@ -24,7 +24,7 @@ from sim2real_deploy.policy.importers.draft import (
 )
 from sim2real_deploy.policy.importers.places import find_network
 from sim2real_deploy.policy.importers.robots import known_robots
-from sim2real_deploy.policy.importers.vocabulary import extra_command, translate
+from sim2real_deploy.policy.importers.vocabulary import extra_command, follows_motion, translate
 from sim2real_deploy.robots import RobotSpec
 
 NAME = "unitree_rl_lab deploy.yaml"
@@ -105,6 +105,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     kd = _by_motor(deploy.damping, order, f"{file}: damping", assumed)
     found = find_network(file, answers.network)
     groups = _groups(deploy.observations, count, file, _clock_rests(found), answers)
+    follows = follows_motion(term for group in groups for term in group["terms"])
     return Draft(
         source=file,
         network=found,
@@ -118,10 +119,13 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             "kd": [kd[motor] for motor in order],
             "action": {"scale": scale, "offset": offset, "clip": clip, "observed": "raw"},
             "observations": groups,
-            "command_ranges": _ranges(deploy.commands, file, answers, assumed),
+            "command_ranges": motions.STANDS_STILL
+            if follows
+            else _ranges(deploy.commands, file, answers, assumed),
         },
         assumed=assumed,
         hold_rest=_moves_a_part(order),
+        motion=motions.beside(file, answers) if follows else None,
     )
 
 

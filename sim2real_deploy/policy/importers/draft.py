@@ -7,11 +7,14 @@ defined in the project's code instead of in the file is taken from there and rep
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
 from sim2real_deploy.errors import Refusal
+
+if TYPE_CHECKING:
+    from sim2real_deploy.policy.importers.motions import RecordedMotion
 
 Numbers = float | tuple[float, ...]
 Range = tuple[float, float]
@@ -64,6 +67,7 @@ class Draft:
     # Other forms of the inputs, if only the network can tell which one it takes.
     other_observations: list[list[dict[str, Any]]] = field(default_factory=list)
     trusted: str = ""  # which one to believe if file and network disagree: "file" or "network"
+    motion: "RecordedMotion | None" = None  # that it follows
     # Per-joint fields that may be in motor order instead of the policy's own.
     motor_order: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.policy.importers import network
+from sim2real_deploy.policy.importers import motions, network
 from sim2real_deploy.policy.importers.draft import (
     Answers,
     Draft,
@@ -30,6 +30,7 @@ TERMS = {
     "joint_pos": "joint_pos_rel",  # their term joint_pos uses their function joint_pos_rel
     "phase": "gait_phase",
 }
+FOLLOWING = {"command": "motion_command"}  # of a policy that follows a recorded motion
 RATE_HZ = 50.0
 # unitree_rl_mjlab's gait clock: its period, and the command below which it is zero.
 GAIT_PERIOD, STANDING_STILL = 0.6, 0.1
@@ -79,14 +80,10 @@ def read(file: Path, answers: Answers, run: Run | None = None) -> Draft:
     joints = _moved_joints(every, run)
     places = [every.index(name) for name in joints]
     names = _words(data, "observation_names", file)
-    if _words(data, "command_names", file) == ["motion"]:
-        raise Refusal(
-            f"{file}: command_names: 'motion' is a reference motion; only policies that follow a "
-            "velocity command can be run"
-        )
+    follows = _words(data, "command_names", file) == ["motion"]
     assumed: list[str] = []
     orders: dict[str, tuple[Any, ...]] = {}
-    terms = _terms(names, file, answers, run)
+    terms = _terms(names, file, answers, run, follows)
     group: dict[str, Any] = {"input": "", "terms": terms}
     if run is None:
         assumed = _stock_task(answers)
@@ -107,24 +104,49 @@ def read(file: Path, answers: Answers, run: Run | None = None) -> Draft:
     scale = _of_moved(action_scale(data, file), places, len(every), f"{file}: action_scale")
     rest = {every[i]: DraftHeldJoint(every[i], pose[i], kp[i], kd[i]) for i in range(len(every))}
     ranges = run and run.ranges and {axis: standing_included(r) for axis, r in run.ranges.items()}
+    rate_hz = answers.optional("rate_hz", RATE_HZ if run is None else run.rate_hz)
+    motion = _motion(data, file, rate_hz, answers) if follows else None
+    groups = [group, *_step_input(file, group)]
     return Draft(
         source=file,
         network=answers.network or file,
         joints=joints,
         held=_held(joints, rest, answers),
         claims={
-            "rate_hz": answers.optional("rate_hz", RATE_HZ if run is None else run.rate_hz),
+            "rate_hz": rate_hz,
             "default_position": default,
             "kp": [kp[place] for place in places],
             "kd": [kd[place] for place in places],
             "action": {"scale": scale, "offset": default, "observed": "raw"},
-            "observations": [group],
-            "command_ranges": ranges or answers.ranges(assumed),
+            "observations": groups,
+            "command_ranges": motions.STANDS_STILL
+            if follows
+            else ranges or answers.ranges(assumed),
         },
+        motion=motion,
         notes={"run_path": data.get("run_path", "")},
         assumed=assumed,
         open_orders=orders,
     )
+
+
+def _motion(
+    data: Mapping[str, str], file: Path, rate_hz: float, answers: Answers
+) -> motions.RecordedMotion:
+    """The motion inside the network, or a file beside it."""
+    anchor = answers.optional("anchor", data.get("anchor_body_name", ""))
+    bodies = data.get("body_names", "").split(",")
+    return motions.in_network(file, rate_hz, anchor, bodies) or motions.beside(file, answers)
+
+
+def _step_input(file: Path, group: dict[str, Any]) -> list[dict[str, Any]]:
+    """A network that holds its motion is told a time step, on which its action does not depend."""
+    inputs = network.input_sizes(file)
+    if motions.STEP_INPUT not in inputs:
+        return []
+    group["input"] = next(name for name in inputs if name != motions.STEP_INPUT)
+    zero = {"name": "constant", "params": {"values": (0.0,)}}
+    return [{"input": motions.STEP_INPUT, "terms": [zero]}]
 
 
 def _moved_joints(every: list[str], run: Run | None) -> list[str]:
@@ -154,7 +176,10 @@ def _stock_task(answers: Answers) -> list[str]:
     ]
 
 
-def _terms(names: list[str], file: Path, answers: Answers, run: Run | None) -> list[dict[str, Any]]:
+def _terms(
+    names: list[str], file: Path, answers: Answers, run: Run | None, follows: bool = False
+) -> list[dict[str, Any]]:
+    special = {**TERMS, **(FOLLOWING if follows else {})}
     scales = answers.optional("scales", {})
     told = {} if run is None else run.terms
     missing = [name for name in names if run is not None and name not in told]
@@ -167,7 +192,7 @@ def _terms(names: list[str], file: Path, answers: Answers, run: Run | None) -> l
     for name in names:
         term = told.get(name, RunTerm())
         row = extra_command(name, answers) or {
-            "name": translate(name, TERMS, f"{file}: observation_names")
+            "name": translate(name, special, f"{file}: observation_names")
         }
         scale = scales.get(name) if isinstance(scales, dict) else scales
         scale = term.scale if scale is None else scale

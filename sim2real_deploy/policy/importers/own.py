@@ -21,6 +21,7 @@ from sim2real_deploy.policy.contract import (
     Statistics,
     Term,
 )
+from sim2real_deploy.policy.importers import motions
 from sim2real_deploy.policy.importers.draft import Answers, Draft, DraftHeldJoint, Numbers, spread
 from sim2real_deploy.policy.importers.places import find_network
 
@@ -45,6 +46,18 @@ class _Group(Strict):
     start: Literal["repeat", "zeros"] = "repeat"
 
 
+class _Motion(Strict):
+    """A motion's file beside this one; or, in a bundle, what is in its network already."""
+
+    file: str = ""
+    fps: float | None = Field(default=None, gt=0)  # of a CSV file
+    start_s: float = Field(default=0.0, ge=0)
+    end_s: float | None = None
+    anchor: str
+    frames: Any = None
+    source: Any = None
+
+
 class _Written(Strict):
     format: Literal[1] = 1
     name: str = ""
@@ -61,6 +74,7 @@ class _Written(Strict):
     command_ranges: CommandRanges
     statistics: tuple[Statistics, ...] = ()
     estimates: tuple[Estimate, ...] = ()
+    motion: _Motion | None = None
     # Ignored and determined again, so that a bundle can be imported again after a change.
     recurrence: Any = None
     golden: Any = None
@@ -107,8 +121,16 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             "statistics": [row.model_dump() for row in told.statistics],
             "estimates": [row.model_dump() for row in told.estimates],
         },
+        motion=None if told.motion is None else _motion(told.motion, file, network, told.rate_hz),
         notes={key: str(value) for key, value in told.provenance.items()},
     )
+
+
+def _motion(told: _Motion, file: Path, network: Path, rate_hz: float) -> motions.RecordedMotion:
+    if not told.file:
+        return motions.embedded(network, rate_hz, told.anchor)
+    settings = {"start_s": told.start_s, "end_s": told.end_s, "body": told.anchor}
+    return motions.read(file.parent / told.file, told.fps, settings, f"{file}: motion.fps")
 
 
 def _unanswered(content: Any, key: str) -> Iterator[str]:

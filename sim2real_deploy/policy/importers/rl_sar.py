@@ -15,9 +15,10 @@ from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.importers import foreign_yaml
 from sim2real_deploy.policy.importers.draft import Answers, Draft, Foreign, Numbers, spread
+from sim2real_deploy.policy.importers.motions import STANDS_STILL, beside
 from sim2real_deploy.policy.importers.places import find_network
 from sim2real_deploy.policy.importers.robots import all_robots
-from sim2real_deploy.policy.importers.vocabulary import translate
+from sim2real_deploy.policy.importers.vocabulary import follows_motion, translate
 
 NAME = "rl_sar config.yaml"
 # Not in its files: rl_sar uses a gamepad's sticks, -1 to 1, unscaled.
@@ -25,6 +26,7 @@ STICKS = {"vx": (-1.0, 1.0), "vy": (-1.0, 1.0), "wz": (-1.0, 1.0)}
 # The gait clock of unitree_rl_gym's humanoids, as named in forks of rl_sar.
 TERMS = {"g1_phase": "gait_phase", "gait_phase": "gait_phase", "phase": "gait_phase"}
 GAIT_PERIOD = 0.8  # s
+TRACKING = "whole_body_tracking/"  # before the names of its terms
 CONTROLLER = "robot_control.yaml"  # where quadruped_ros2_control lists the joints
 
 
@@ -81,6 +83,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     orders: dict[str, tuple[Any, ...]] = {}
     group = _group(config, file, bool(controller), answers, orders)
     network = find_network(file, answers.network, config.model_name)
+    follows = follows_motion(group["terms"])
     wanted = {}
     if names is None:
         wanted["joints"] = "the policy's joints in its order: names, or sdk, gym or isaac"
@@ -98,10 +101,11 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     for index in config.hip_scale_reduction_indices:
         scale[index] *= config.hip_scale_reduction
     clip = _clip(config, count, file)
-    ranges = answers.optional("command_ranges", STICKS)
+    ranges = STANDS_STILL if follows else answers.optional("command_ranges", STICKS)
     assumed = (
         [] if ranges is not STICKS else ["commands from -1 to 1, as rl_sar's sticks give them"]
     )
+    rate_hz = given.get("rate_hz") or 1 / ((config.dt or 0) * (config.decimation or 0))
     joints: Any = names or given["joints"]
     if controller and names is not None:
         joints = answers.order("joints", (names, "sdk", "gym", "isaac"), orders)
@@ -111,7 +115,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         network=network,
         joints=joints,
         claims={
-            "rate_hz": given.get("rate_hz") or 1 / ((config.dt or 0) * (config.decimation or 0)),
+            "rate_hz": rate_hz,
             "default_position": default,
             "kp": spread(config.rl_kp, count, f"{file}: rl_kp"),
             "kd": spread(config.rl_kd, count, f"{file}: rl_kd"),
@@ -126,6 +130,9 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         },
         robot=_robot(title),
         hold_rest=True,
+        # rl_sar plays one frame in each step. One of 60 Hz then comes too slowly: gangnam_style
+        # falls in the twin, and does not at the rate in its file's name.
+        motion=beside(file, answers, rate_hz) if follows else None,
         notes={
             "command_ranges": "asked" if ranges is not STICKS else "rl_sar's sticks",
             "key": title,
@@ -198,7 +205,7 @@ def _group(
     }
     terms = [
         {
-            "name": translate(name, TERMS, f"{file}: observations"),
+            "name": translate(name.removeprefix(TRACKING), TERMS, f"{file}: observations"),
             "scale": scales.get(name, 1.0),
             "clip": None if config.clip_obs is None else (-config.clip_obs, config.clip_obs),
             "history": length,

@@ -3,11 +3,12 @@
 `NAMES` holds names with the same meaning in every project; a format's own table takes precedence.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.importers.draft import Answers
+from sim2real_deploy.policy.terms import TERMS
 
 NAMES: Mapping[str, str] = {
     "base_lin_vel": "base_lin_vel",
@@ -31,6 +32,10 @@ NAMES: Mapping[str, str] = {
     "actions": "last_action",
     "height_scan": "height_scan",
     "foot_contacts": "foot_contacts",
+    "motion_command": "motion_command",
+    "motion_joint_pos": "motion_joint_pos",
+    "motion_joint_vel": "motion_joint_vel",
+    "motion_anchor_ori_b": "motion_anchor_ori_b",
 }
 # Each project's order of the usual terms, for files that do not contain it. In our names.
 _GYRO, _GRAVITY, _COMMAND = "base_ang_vel", "projected_gravity", "velocity_command"
@@ -43,14 +48,20 @@ TERM_ORDERS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+def follows_motion(terms: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether one of these terms, in our names, is part of a reference motion."""
+    return any(TERMS[term["name"]].motion for term in terms)
+
+
 def translate(name: str, special: Mapping[str, str], where: str) -> str:
     """Our name for another project's observation term."""
     ours = special.get(name, NAMES.get(name))
     if ours is None:
-        if name.startswith("motion_") or name in ("ref_joint_pos", "ref_joint_vel"):
+        if name == "motion_anchor_pos_b":
             raise Refusal(
-                f"{where}: '{name}' is part of a reference motion; only policies that follow a "
-                "velocity command can be run"
+                f"{where}: '{name}' is the distance to the motion, for which the robot would have "
+                "to know where in the world it is. Train without state estimation "
+                "(whole_body_tracking: Tracking-Flat-G1-Wo-State-Estimation-v0)"
             )
         known = ", ".join(sorted({*special, *NAMES}))
         raise Refusal(
