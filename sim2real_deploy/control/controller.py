@@ -10,7 +10,7 @@ import numpy as np
 
 from sim2real_deploy.control import excitation, trajectory
 from sim2real_deploy.control.adaptation import Adaptation
-from sim2real_deploy.control.get_up import TORQUE_SHARE, GaveUpError, GetUp
+from sim2real_deploy.control.get_up import GaveUpError, GetUp
 from sim2real_deploy.control.limits import Limiter
 from sim2real_deploy.control.modes import POLICY_MODES, Decision, Mode, ModeEvent, Situation, decide
 from sim2real_deploy.control.repertoire import Repertoire
@@ -319,8 +319,8 @@ class Controller:
         assert self.state is not None
         if self.mode is DAMPING:
             return None
-        if self.mode is Mode.RECOVERING:
-            torque_fraction = min(torque_fraction, TORQUE_SHARE)
+        if self.mode is Mode.RECOVERING and self._get_up is not None:
+            torque_fraction = min(torque_fraction, self._get_up.torque_share)
         sent = self.limiter.limit(self.asked, self.state, torque_fraction)
         if sent is None:
             self.policy_failed |= self.mode in POLICY_MODES
