@@ -4,7 +4,6 @@ Signals are taken by a thread of their own, so a Ctrl-C reaches the control loop
 when the executor next wakes up.
 """
 
-import ctypes
 import os
 import signal
 import socket
@@ -26,6 +25,7 @@ from rclpy.signals import SignalHandlerOptions
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import config_file
+from sim2real_deploy.runtime.parent import end_with_parent
 from sim2real_deploy.runtime.stop_order import LAUNCHER_PID, StopTurn
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
@@ -40,7 +40,6 @@ PROFILES = "FASTDDS_DEFAULT_PROFILES_FILE"
 PROFILES_BEFORE_3 = "FASTRTPS_DEFAULT_PROFILES_FILE"  # Humble, Jazzy; Fast DDS 3 warns about it
 KILTED = 9  # rclpy's major version there: the first ROS 2 with Fast DDS 3
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 REPEATED_S = 0.3  # a second signal sooner than this is a duplicate of the first
 CLOSING_S = 10.0  # sitting down takes a few seconds; after these, something hangs
 
@@ -229,6 +228,4 @@ def _end_with_launcher() -> None:
     launcher = os.environ.get(LAUNCHER_PID)
     if launcher is None:
         return
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
-    if os.getppid() != int(launcher):  # it was gone before we asked
-        sys.exit("the launcher has ended; this process ends, too")
+    end_with_parent(int(launcher), signal.SIGINT)

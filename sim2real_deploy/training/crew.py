@@ -1,7 +1,7 @@
-"""The workers of a run beside the first: processes of this computer, or tasks of a Ray cluster.
+"""The other workers of a run: processes on this computer, or tasks on a Ray cluster.
 
-Worker 0 is the calling process. The others join it by the address they are given, work until it
-ends, and keep no files. Which computer a worker is on changes nothing in what it computes.
+Worker 0 is the calling process. The others connect to it at the address they are given, work until
+it ends, and write no files. The results do not depend on where a worker runs.
 """
 
 import multiprocessing
@@ -18,16 +18,17 @@ import psutil
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import to_install
+from sim2real_deploy.runtime.parent import end_with_parent
 
-Work = Callable[[int, str], None]  # what worker `rank` does, joined at this address; picklable
-END_S = 20.0  # for workers to end by themselves
-SHARED_CORE = 0.01  # what a worker asks Ray for where there are too few cores for all
+Work = Callable[[int, str], None]  # what worker `rank` does, given the address; picklable
+END_S = 20.0  # then workers that have not ended are killed
+SHARED_CORE = 0.01  # cores that a worker asks Ray for when there are fewer cores than workers
 
 
 class Crew(Protocol):
     @contextmanager
     def working(self, work: Work, count: int) -> Iterator[str]:
-        """Workers 1 to `count` - 1 are at work in here; gives the address they join at."""
+        """Run workers 1 to `count` - 1 meanwhile; gives the address at which they connect."""
 
 
 class LocalCrew:
@@ -39,7 +40,9 @@ class LocalCrew:
         with tempfile.TemporaryDirectory() as meeting:
             address = f"file://{meeting}/rendezvous"
             processes = [
-                spawn.Process(target=_local_worker, args=(work, rank, address), daemon=True)
+                spawn.Process(
+                    target=_local_worker, args=(work, rank, address, os.getpid()), daemon=True
+                )
                 for rank in range(1, count)
             ]
             for process in processes:
@@ -54,8 +57,10 @@ class LocalCrew:
                         process.join()
 
 
-def _local_worker(work: Work, rank: int, address: str) -> None:
-    """Ctrl-C reaches every process of a terminal: worker 0 alone decides when to stop."""
+def _local_worker(work: Work, rank: int, address: str, first: int) -> None:
+    """Ctrl-C reaches every process of a terminal: worker 0 alone decides when to stop. `first` is
+    the process of worker 0."""
+    end_with_parent(first)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     work(rank, address)
@@ -66,7 +71,7 @@ class RayCrew:
 
     def __init__(self, address: str) -> None:
         """Join the cluster at `address`; "local" starts one here."""
-        self._lost = False  # a computer, perhaps: what is left may have fewer cores than workers
+        self._lost = False  # perhaps with a computer: the rest may have fewer cores than workers
         try:
             self._ray: Any = import_module("ray")
         except ImportError:
@@ -91,7 +96,7 @@ class RayCrew:
         _use_interface_of(here)
         enough = ray.cluster_resources().get("CPU", 0.0) >= count - 1
         cores = 1.0 if enough and not self._lost else SHARED_CORE
-        self._lost = True  # unless nobody asks again
+        self._lost = True  # a second call means that a worker was lost
         task = ray.remote(num_cpus=cores, max_retries=0, scheduling_strategy="SPREAD")(_ray_worker)
         running = [task.remote(work, rank, address) for rank in range(1, count)]
         try:

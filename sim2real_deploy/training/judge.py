@@ -1,7 +1,7 @@
 """Judges the checkpoints of a training run by the gate while it goes on, and keeps the best.
 
-Reward says how well a policy does what training asks; the gate says what it is good for. Each
-judgement is a process of its own at low priority: training does not wait for it.
+Reward measures what training asks for, the gate what the policy is good for. Each judgement is a
+separate process at low priority: training does not wait for it.
 """
 
 import json
@@ -20,6 +20,7 @@ from sim2real_deploy.gate.engines import FIRST
 from sim2real_deploy.gate.scenarios import load_scenarios, scenario_set
 from sim2real_deploy.gate.workers import run_here
 from sim2real_deploy.policy.bundle import load_own_bundle
+from sim2real_deploy.runtime.parent import end_with_parent
 from sim2real_deploy.training.checkpoint import CHECKPOINT
 from sim2real_deploy.training.config import Judging
 from sim2real_deploy.training.export import export
@@ -99,7 +100,7 @@ class Judge:
         place.mkdir()
         shutil.copyfile(self._folder / CHECKPOINT, place / CHECKPOINT)
         code = "import sys; from sim2real_deploy.training.judge import main; main(*sys.argv[1:])"
-        arguments = [str(place), self._settings.set, str(self._settings.trials)]
+        arguments = [str(place), self._settings.set, str(self._settings.trials), str(os.getpid())]
         with (place / "log.txt").open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code, *arguments],
@@ -136,8 +137,10 @@ def read_judgements(folder: Path) -> list[Judgement]:
     return [Judgement(**line) for line in lines]
 
 
-def main(place: str, named: str, trials: str) -> None:
-    """The process of one judgement."""
+def main(place: str, named: str, trials: str, trainer: str) -> None:
+    """The process of one judgement. It ends with its trainer: one that goes on after a crash would
+    otherwise meet it in the same folder."""
+    end_with_parent(int(trainer))
     os.nice(NICE)
     folder = Path(place)
     result = judge(folder / CHECKPOINT, folder / "bundle", scenario_set(named), int(trials))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import yaml
 
@@ -98,8 +99,11 @@ def test_a_killed_run_goes_on_by_itself(tmp_path: Path) -> None:
     give_up = time.monotonic() + 200
     while figures(run, "steps")[-1] == kept and time.monotonic() < give_up:
         time.sleep(0.1)
+    workers = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.wait()
+    assert workers
+    assert not psutil.wait_procs(workers, timeout=10)[1]  # none outlives it
     assert figures(run, "steps")[-1] > kept
     with (run / "log.jsonl").open("a") as log:
         log.write('{"steps": 1')  # what a kill leaves of a line
