@@ -52,7 +52,7 @@ def train_command(
         from sim2real_deploy.training.crew import LocalCrew, RayCrew
         from sim2real_deploy.training.export import export
         from sim2real_deploy.training.judge import Judge
-        from sim2real_deploy.training.trainer import Hands, Run, train
+        from sim2real_deploy.training.trainer import Hooks, Run, train
     except ModuleNotFoundError as error:
         raise Refusal(f"training needs {error.name}: {to_install('sim', 'train')}") from None
     from rich.console import Console
@@ -76,13 +76,13 @@ def train_command(
             if page:
                 page.tell(figures)
 
-        hands = Hands(
+        hooks = Hooks(
             report=look,
             enough=judge.enough if judge else lambda: False,
             say=console.print,
             watch=page.show if page else None,
         )
-        checkpoint = train(run, hands, RayCrew(ray) if ray else LocalCrew())
+        checkpoint = train(run, hooks, RayCrew(ray) if ray else LocalCrew())
     if page:
         page.close()
     if judge:

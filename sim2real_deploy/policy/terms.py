@@ -35,7 +35,7 @@ class TermInput:
     velocity: Numbers = (0.0, 0.0, 0.0)  # m/s, body frame, from the odometry
     loads: Numbers = ()  # N on each foot in the robot's leg order, from the odometry
     given: dict[str, Numbers] = field(default_factory=dict)  # extra inputs, by name
-    # The frame of a reference motion: joints, and the anchor's orientation seen from the robot's
+    # The frame of a reference motion: joints, and the anchor's orientation inputs from the robot's
     # own anchor (motion.py).
     motion_q: Numbers = ()
     motion_dq: Numbers = ()
@@ -44,10 +44,10 @@ class TermInput:
     @classmethod
     def nothing(cls, default_q: Numbers, feet: int = 4) -> "TermInput":
         still, upright, rest = (0.0,) * 3, (0.0, 0.0, -1.0), (0.0,) * len(default_q)
-        seen = cls(still, upright, still, default_q, default_q, rest, rest, 0.0)
-        seen.loads = (0.0,) * feet
-        seen.motion_q, seen.motion_dq = default_q, rest
-        return seen
+        inputs = cls(still, upright, still, default_q, default_q, rest, rest, 0.0)
+        inputs.loads = (0.0,) * feet
+        inputs.motion_q, inputs.motion_dq = default_q, rest
+        return inputs
 
 
 @dataclass(slots=True)
@@ -99,48 +99,48 @@ def term(
     return enter
 
 
-@term(batch=lambda sight: sight.turning, mirror=AXIAL)
-def base_ang_vel(seen: TermInput) -> Numbers:
-    return seen.gyroscope
+@term(batch=lambda batch: batch.turning, mirror=AXIAL)
+def base_ang_vel(inputs: TermInput) -> Numbers:
+    return inputs.gyroscope
 
 
-@term(batch=lambda sight: sight.gravity, mirror=VECTOR)
-def projected_gravity(seen: TermInput) -> Numbers:
-    return seen.gravity
+@term(batch=lambda batch: batch.gravity, mirror=VECTOR)
+def projected_gravity(inputs: TermInput) -> Numbers:
+    return inputs.gravity
 
 
 @term(mirror=VECTOR, odometry=True)
-def base_lin_vel(seen: TermInput) -> Numbers:
-    return seen.velocity
+def base_lin_vel(inputs: TermInput) -> Numbers:
+    return inputs.velocity
 
 
 @term()
-def roll_pitch_yaw(seen: TermInput, *, axes: tuple[float, ...] = (0, 1, 2)) -> Numbers:
+def roll_pitch_yaw(inputs: TermInput, *, axes: tuple[float, ...] = (0, 1, 2)) -> Numbers:
     """Euler angles of the body; `axes` selects some of 0 roll, 1 pitch, 2 yaw."""
-    angles = euler_angles(*seen.attitude)
+    angles = euler_angles(*inputs.attitude)
     return [angles[int(axis)] for axis in axes]
 
 
-@term(batch=lambda sight: sight.command, mirror=(1, -1, -1))
-def velocity_command(seen: TermInput) -> Numbers:
-    return seen.command
+@term(batch=lambda batch: batch.command, mirror=(1, -1, -1))
+def velocity_command(inputs: TermInput) -> Numbers:
+    return inputs.command
 
 
 @term()
-def velocity_command_part(seen: TermInput, *, axes: tuple[float, ...]) -> Numbers:
+def velocity_command_part(inputs: TermInput, *, axes: tuple[float, ...]) -> Numbers:
     """Part of the velocity command, for a network that takes it in parts: 0 vx, 1 vy, 2 wz."""
-    return [seen.command[int(axis)] for axis in axes]
+    return [inputs.command[int(axis)] for axis in axes]
 
 
 @term()
-def extra_command(seen: TermInput, *, name: str, default: tuple[float, ...]) -> Numbers:
+def extra_command(inputs: TermInput, *, name: str, default: tuple[float, ...]) -> Numbers:
     """A command besides the velocity: the last one sent as `name`, `default` before."""
-    return seen.given.get(name, default)
+    return inputs.given.get(name, default)
 
 
 @term()
 def height_scan(
-    seen: TermInput,
+    inputs: TermInput,
     *,
     count: float,
     flat: float = 0.0,
@@ -150,75 +150,75 @@ def height_scan(
 ) -> Numbers:
     """A grid of heights: the last one sent, flat ground before. `size`, `resolution` and `offset`
     place its points (height_grid.py), so that the twin can fill it."""
-    return seen.given.get("height_scan") or (flat,) * int(count)
+    return inputs.given.get("height_scan") or (flat,) * int(count)
 
 
 @term()
-def constant(seen: TermInput, *, values: tuple[float, ...]) -> Numbers:
+def constant(inputs: TermInput, *, values: tuple[float, ...]) -> Numbers:
     return values
 
 
 @term(odometry=True)
 def foot_contacts(
-    seen: TermInput, *, newtons: float = 20.0, order: tuple[float, ...] = (), lifted: float = 0.0
+    inputs: TermInput, *, newtons: float = 20.0, order: tuple[float, ...] = (), lifted: float = 0.0
 ) -> Numbers:
     """1 for each foot that carries more than `newtons`, else `lifted`. `order` lists indices in the
     robot's leg order, if the network's differs."""
-    touching = [1.0 if load > newtons else lifted for load in seen.loads]
+    touching = [1.0 if load > newtons else lifted for load in inputs.loads]
     return [touching[int(place)] for place in order] if order else touching
 
 
 @term(motion=True)
-def motion_command(seen: TermInput) -> Numbers:
+def motion_command(inputs: TermInput) -> Numbers:
     """The frame's joint positions, then its joint velocities."""
-    return [*seen.motion_q, *seen.motion_dq]
+    return [*inputs.motion_q, *inputs.motion_dq]
 
 
 @term(motion=True)
-def motion_joint_pos(seen: TermInput) -> Numbers:
-    return seen.motion_q
+def motion_joint_pos(inputs: TermInput) -> Numbers:
+    return inputs.motion_q
 
 
 @term(motion=True)
-def motion_joint_vel(seen: TermInput) -> Numbers:
-    return seen.motion_dq
+def motion_joint_vel(inputs: TermInput) -> Numbers:
+    return inputs.motion_dq
 
 
 @term(motion=True)
-def motion_anchor_ori_b(seen: TermInput) -> Numbers:
+def motion_anchor_ori_b(inputs: TermInput) -> Numbers:
     """The first two columns, row by row, of the rotation from the robot's anchor to the frame's."""
-    return seen.motion_turn
+    return inputs.motion_turn
 
 
 @term(mirror=BY_JOINT)
-def joint_pos(seen: TermInput) -> Numbers:
-    return seen.q
+def joint_pos(inputs: TermInput) -> Numbers:
+    return inputs.q
 
 
-@term(batch=lambda sight: sight.q, mirror=BY_JOINT)
-def joint_pos_rel(seen: TermInput) -> Numbers:
-    return [q - at_rest for q, at_rest in zip(seen.q, seen.default_q, strict=True)]
+@term(batch=lambda batch: batch.q, mirror=BY_JOINT)
+def joint_pos_rel(inputs: TermInput) -> Numbers:
+    return [q - at_rest for q, at_rest in zip(inputs.q, inputs.default_q, strict=True)]
 
 
-@term(batch=lambda sight: sight.dq, mirror=BY_JOINT)
-def joint_vel(seen: TermInput) -> Numbers:
-    return seen.dq
+@term(batch=lambda batch: batch.dq, mirror=BY_JOINT)
+def joint_vel(inputs: TermInput) -> Numbers:
+    return inputs.dq
 
 
-@term(batch=lambda sight: sight.action, mirror=BY_JOINT)
-def last_action(seen: TermInput) -> Numbers:
-    return seen.action
+@term(batch=lambda batch: batch.action, mirror=BY_JOINT)
+def last_action(inputs: TermInput) -> Numbers:
+    return inputs.action
 
 
-def _clock(sight: BatchInput) -> Floats:
-    angle = 2 * np.pi * sight.phase
+def _clock(batch: BatchInput) -> Floats:
+    angle = 2 * np.pi * batch.phase
     return np.stack([np.sin(angle), np.cos(angle)], 1)
 
 
 # A mirrored trot is the same trot half a period later: both clock values change sign.
 @term(batch=_clock, mirror=(-1, -1))
 def gait_phase(
-    seen: TermInput,
+    inputs: TermInput,
     *,
     period: float,
     offsets: tuple[float, ...] = (0.0,),
@@ -229,9 +229,9 @@ def gait_phase(
     """Sines, then cosines, of a clock with `period` seconds, one per offset (in cycles); `part` can
     select "sin" or "cos" alone. While the command's norm is below `zero_below` the values are
     `standing`, by default zeros."""
-    if zero_below > 0.0 and math.hypot(*seen.command) < zero_below:
+    if zero_below > 0.0 and math.hypot(*inputs.command) < zero_below:
         return standing or (0.0,) * (len(offsets) * (2 if part == "both" else 1))
-    angles = [2.0 * math.pi * ((seen.time_s / period + offset) % 1.0) for offset in offsets]
+    angles = [2.0 * math.pi * ((inputs.time_s / period + offset) % 1.0) for offset in offsets]
     if part != "both":
         return list(map(math.sin if part == "sin" else math.cos, angles))
     return [*map(math.sin, angles), *map(math.cos, angles)]

@@ -35,7 +35,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def parse_checkpoint(data: bytes, path: Path) -> dict[str, Any]:
-    """`path` is where it came from."""
+    """`path` is for error messages."""
     try:
         content: dict[str, Any] = torch.load(io.BytesIO(data), weights_only=True)
     except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
@@ -44,8 +44,8 @@ def parse_checkpoint(data: bytes, path: Path) -> dict[str, Any]:
     return content
 
 
-def goes_on(folder: Path, config: TrainingConfig, seed: int, resume: bool) -> bool:
-    """Whether a run in this folder is to be continued; `resume` allows a changed config."""
+def should_resume(folder: Path, config: TrainingConfig, seed: int, resume: bool) -> bool:
+    """Whether the run in this folder is to be continued; `resume` allows a changed config."""
     path = folder / CHECKPOINT
     if not path.exists():
         if resume:

@@ -33,6 +33,8 @@ class Gait(Strict):
     on_terrain: float = Field(ge=0, le=1)  # how much of the reward for footfalls counts there
     calm_speed: float = Field(ge=0)
     calm_tilt: float = Field(gt=0)
+    # s after a push, for which footfalls, swing height and power do not count
+    recovery: float = Field(default=0.0, ge=0)
 
 
 class Symmetry(Strict):

@@ -8,9 +8,9 @@ from sim2real_deploy.training.terrain import first_tiles
 
 
 class TerrainCurriculum:
-    """Every environment keeps to one kind of terrain and climbs that kind's levels.
+    """Every environment stays on one kind of terrain and moves through its levels.
 
-    The share of the commanded way that an episode walked decides.
+    An episode is promoted or demoted by the share of the commanded distance that it walked.
     """
 
     def __init__(self, terrain: Terrain, count: int):
@@ -23,23 +23,24 @@ class TerrainCurriculum:
         highest = self._levels[self.kind] - 1
         self.level = np.floor(terrain.start * highest).astype(np.int64)
 
-    def tile(self, who: int) -> int:
-        return int(self._first[self.kind[who]] + self.level[who])
+    def tile(self, env: int) -> int:
+        return int(self._first[self.kind[env]] + self.level[env])
 
     def finish(
-        self, who: int, fell: bool, gone: float, told: float, rng: np.random.Generator
+        self, env: int, fell: bool, walked: float, commanded: float, rng: np.random.Generator
     ) -> None:
-        """Promote or demote after an episode. After the last level comes a random one."""
-        levels = self._levels[self.kind[who]]
-        share = gone / max(told, 1e-6)
-        if fell or (told > self._settings.least_way and share < self._settings.demote_below):
-            self.level[who] = max(0, self.level[who] - 1)
-        elif told > self._settings.least_way and share > self._settings.promote_above:
-            self.level[who] += 1
-            if self.level[who] >= levels:
-                self.level[who] = rng.integers(levels)
+        """Promote or demote after an episode. After the last level comes a random level."""
+        levels = self._levels[self.kind[env]]
+        share = walked / max(commanded, 1e-6)
+        long = commanded > self._settings.least_way
+        if fell or (long and share < self._settings.demote_below):
+            self.level[env] = max(0, self.level[env] - 1)
+        elif long and share > self._settings.promote_above:
+            self.level[env] += 1
+            if self.level[env] >= levels:
+                self.level[env] = rng.integers(levels)
 
-    def go_on(self, levels: dict[str, float]) -> None:
+    def resume(self, levels: dict[str, float]) -> None:
         """Continue at the mean levels of an earlier session; shares and levels may have changed."""
         for number, name in enumerate(self.names):
             level = min(round(levels.get(name, 0.0)), int(self._levels[number]) - 1)

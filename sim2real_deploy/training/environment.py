@@ -1,6 +1,6 @@
-"""Many robots to learn from: commands, pushes, observations, rewards, falls.
+"""A batch of training environments: commands, pushes, observations, rewards, falls.
 
-Everything is an array over environments; only a reset looks at a single one.
+Everything is an array over environments; only resets, commands and pushes handle a single one.
 """
 
 from dataclasses import dataclass
@@ -31,28 +31,30 @@ MISSED = slice(0, 3)  # in the critic's input: error of vx, vy, wz (reached minu
 MISSED_SCALE = 4.0  # scaled so that the actor takes notice
 GROUND_SCALE = 5.0  # of heights (m)
 SLOPE_SCALE = 2.0
+NEVER = -(10**9)  # control steps
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A value of an environment's own physics, shown to the critic as (value - middle) * scale."""
+class HiddenValue:
+    """A randomised value that a robot cannot measure. The critic gets (value - middle) * scale, and
+    the actor learns to estimate it."""
 
     middle: float
-    scale: float  # brings its spread to about 0.4, that of the other values
+    scale: float  # gives it a spread of about 0.4, like the other inputs
     unit: str = "1"
 
 
-TOLD = {
-    "friction": Told(0.8, 2.0),
-    "payload": Told(0.0, 0.3, "kg"),
-    "motor_strength": Told(1.0, 5.0),
-    "delay": Told(0.01, 50.0, "s"),
+HIDDEN = {
+    "friction": HiddenValue(0.8, 2.0),
+    "payload": HiddenValue(0.0, 0.3, "kg"),
+    "motor_strength": HiddenValue(1.0, 5.0),
+    "delay": HiddenValue(0.01, 50.0, "s"),
 }
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What one step of all environments gives to the learner."""
+    """The result of one step of all environments."""
 
     observation: Array
     privileged: Array
@@ -95,18 +97,19 @@ class Environment:
         self._contact = np.zeros((count, legs), bool)
         self.command = np.zeros((count, 3), np.float32)
         self.phase = np.zeros(count, np.float32)  # of the gait clock, 0 to 1
-        self._fresh = np.ones(count, bool)  # nothing seen since the reset
+        self._fresh = np.ones(count, bool)  # no observation since the reset
         self._age = np.zeros(count, np.int64)  # control steps since the reset
         self._next_command = np.zeros(count, np.int64)
         self._next_push = np.zeros(count, np.int64)
+        self._pushed = np.full(count, NEVER)  # the age at the last push
         self._error = np.zeros(count, np.float32)  # of the velocity, summed over the episode
-        self._gone = np.zeros(count)  # m of the way it was told to go, and
-        self._told = np.zeros(count)  # that way
+        self._commanded = np.zeros(count)  # m, distance commanded in this episode
+        self._walked = np.zeros(count)  # m, how much of it was walked
         sums = ("steps", "finished", "fell", "judged", "succeeded", "length", "error_v", "error_w")
         self.sums = dict.fromkeys(sums, 0.0)
         self.reward_sums = dict.fromkeys(config.rewards, 0.0)
-        for who in range(count):
-            self._reset(who)
+        for env in range(count):
+            self._reset(env)
         self._age = self.rng.integers(0, self._episode, count)  # spread the ends
 
     def step(self, action: Array) -> Outcome:
@@ -126,13 +129,13 @@ class Environment:
         self.phase = (self.phase + 1 / (control.rate_hz * self.config.gait.period)) % 1.0
         out = np.abs(self.physics.position[:, :2]).max(1) > self.config.terrain.size / 2 - EDGE
         timed_out = ((self._age >= self._episode) | (out & self._uneven)) & ~fell
-        for who in np.flatnonzero(fell | timed_out).tolist():
-            self._finish(who, bool(fell[who]))
-        for who in np.flatnonzero(self._age >= self._next_command).tolist():
-            self._new_command(who)
+        for env in np.flatnonzero(fell | timed_out).tolist():
+            self._finish(env, bool(fell[env]))
+        for env in np.flatnonzero(self._age >= self._next_command).tolist():
+            self._new_command(env)
         self._hold_heading()
-        for who in np.flatnonzero(self._age >= self._next_push).tolist():
-            self._push(who)
+        for env in np.flatnonzero(self._age >= self._next_push).tolist():
+            self._push(env)
         observation, privileged = self.observe()
         return Outcome(observation, privileged, reward, fell, timed_out)
 
@@ -147,7 +150,7 @@ class Environment:
 
     def observe(self) -> tuple[Array, Array]:
         """The actor's input, with noise, and the critic's: noise-free, MISSED first, with more."""
-        sight = BatchInput(
+        inputs = BatchInput(
             turning=self.physics.turning.astype(np.float32),
             gravity=self._gravity(),
             command=self.command,
@@ -156,14 +159,14 @@ class Environment:
             action=self._actions[0],
             phase=self.phase,
         )
-        true = self.observer.values(sight)
-        sight.q = sight.q + self.drawn.offset.astype(np.float32)
-        frame = self.observer.noisy(self.observer.values(sight), self.width.value, self.rng)
-        seen = self.observer.remember(frame, self._fresh)
+        true = self.observer.values(inputs)
+        inputs.q = inputs.q + self.drawn.offset.astype(np.float32)
+        frame = self.observer.noisy(self.observer.values(inputs), self.width.value, self.rng)
+        observation = self.observer.remember(frame, self._fresh)
         self._fresh[:] = False
         velocity = self.physics.in_body(self.physics.velocity)
         moving = np.stack([*velocity.T[:2], self.physics.turning[:, 2]], 1)
-        told = [(self.drawn[name] - one.middle) * one.scale for name, one in TOLD.items()]
+        hidden = [(self.drawn[name] - one.middle) * one.scale for name, one in HIDDEN.items()]
         parts = [
             MISSED_SCALE * (moving - self.command),
             velocity[:, 2:],
@@ -171,18 +174,18 @@ class Environment:
             GROUND_SCALE * self._step_ahead,
             SLOPE_SCALE * self._slope,
             self._base_height[:, None],
-            *told,
+            *hidden,
             true,
             self._contact,
             GROUND_SCALE * self._scan,
         ]
-        return seen, np.concatenate(parts, 1, dtype=np.float32)
+        return observation, np.concatenate(parts, 1, dtype=np.float32)
 
     @property
     def felt(self) -> slice:
         """The part of the critic's input that the actor learns to estimate: velocity error, foot
-        clearance, steps ahead, slope, height, and last the values named in TOLD."""
-        return slice(0, MISSED.stop + 1 + 2 * len(self.robot.legs) + 2 + 1 + len(TOLD))
+        clearance, steps ahead, slope, height, and last the values in HIDDEN."""
+        return slice(0, MISSED.stop + 1 + 2 * len(self.robot.legs) + 2 + 1 + len(HIDDEN))
 
     def steering(self, gain: float) -> Array:
         """Matrix from estimates to corrections of the observation: a robot that is too fast sees a
@@ -236,6 +239,7 @@ class Environment:
             phase=(self.phase[:, None] + self._offsets) % 1.0,
             uneven=self._uneven,
             calm=np.asarray(calm),
+            recovering=self._age < self._pushed + gait.recovery * control.rate_hz,
         )
 
     def _feel_ground(self) -> Array:
@@ -259,13 +263,13 @@ class Environment:
         return np.asarray(knees[..., 2] - knee_ground, np.float32)
 
     def _note_progress(self, forward: Array64, across: Array64) -> None:
-        """Sum up the commanded way and how much of it was walked; extra speed does not count."""
+        """Add up the commanded distance and how much of it was walked; extra speed adds nothing."""
         velocity = self.physics.velocity[:, :2]
         moving = np.stack([(velocity * forward).sum(1), (velocity * across).sum(1)], 1)
         wanted = np.linalg.norm(self.command[:, :2], axis=1)
         along = (moving * self.command[:, :2]).sum(1) / np.maximum(wanted, 1e-6)
-        self._told += wanted / self.config.control.rate_hz
-        self._gone += np.minimum(along, wanted) * (wanted > 0) / self.config.control.rate_hz
+        self._commanded += wanted / self.config.control.rate_hz
+        self._walked += np.minimum(along, wanted) * (wanted > 0) / self.config.control.rate_hz
 
     def _reward(self, snapshot: Snapshot) -> Array:
         total = np.zeros(self.count, np.float32)
@@ -288,62 +292,65 @@ class Environment:
         fallen |= (snapshot.knee_height < limits.knee_height).any(1)
         return np.asarray(fallen)
 
-    def _finish(self, who: int, fell: bool) -> None:
-        age = int(self._age[who])
-        tracked = bool(self._error[who] < self.config.commands.tracked * age)
+    def _finish(self, env: int, fell: bool) -> None:
+        age = int(self._age[env])
+        tracked = bool(self._error[env] < self.config.commands.tracked * age)
         self.sums["finished"] += 1
         self.sums["fell"] += fell
-        if not self._uneven[who]:  # the randomisation is judged on flat ground only
+        if not self._uneven[env]:  # the randomisation is judged on flat ground only
             self.sums["judged"] += 1
             self.sums["succeeded"] += tracked and not fell
         self.sums["length"] += age
-        self.terrain.finish(who, fell, float(self._gone[who]), float(self._told[who]), self.rng)
-        self._reset(who)
+        self.terrain.finish(
+            env, fell, float(self._walked[env]), float(self._commanded[env]), self.rng
+        )
+        self._reset(env)
 
-    def _reset(self, who: int) -> None:
+    def _reset(self, env: int) -> None:
         rng, joints = self.rng, len(self.default)
-        self.drawn.draw(who, self.config.randomisation, self.width.value, rng)
-        self.physics.rebuild(who, self.terrain.tile(who))
+        self.drawn.draw(env, self.config.randomisation, self.width.value, rng)
+        self.physics.rebuild(env, self.terrain.tile(env))
         yaw, at = rng.uniform(-np.pi, np.pi), (0.0, 0.0)
-        if self._along[who]:
+        if self._along[env]:
             way = rng.choice([0.0, np.pi])
-            self._way[who] = np.cos(way), np.sin(way)
+            self._way[env] = np.cos(way), np.sin(way)
             yaw, at = way + rng.uniform(-TURNED, TURNED), (rng.uniform(-0.15, 0.15), 0.0)
         self.physics.place(
-            who,
-            height=self.robot.base_height + rng.uniform(0.0, 0.05) + SPARE * self._uneven[who],
+            env,
+            height=self.robot.base_height + rng.uniform(0.0, 0.05) + SPARE * self._uneven[env],
             attitude=np.array([*rng.uniform(-0.1, 0.1, 2), yaw]),
             q=self.default + rng.uniform(-0.15, 0.15, joints),
             speed=rng.uniform(-0.3, 0.3, 6),
             at=at,
         )
-        self._targets[who] = self.default
-        self._actions[:, who] = 0
-        self._dq[who] = 0
-        self._base_height[who] = self._foot_height[who] = self._step_ahead[who] = 0
-        self._slope[who] = self._scan[who] = 0
-        self._gone[who] = self._told[who] = 0
-        self._contact[who] = False
-        self.phase[who] = rng.uniform()
-        self._fresh[who] = True
-        self._age[who] = 0
-        self._error[who] = 0
-        self._new_command(who)
-        self._next_push[who] = self._steps(self.config.randomisation.push_every)
+        self._targets[env] = self.default
+        self._actions[:, env] = 0
+        self._dq[env] = 0
+        self._base_height[env] = self._foot_height[env] = self._step_ahead[env] = 0
+        self._slope[env] = self._scan[env] = 0
+        self._walked[env] = self._commanded[env] = 0
+        self._contact[env] = False
+        self.phase[env] = rng.uniform()
+        self._fresh[env] = True
+        self._age[env] = 0
+        self._error[env] = 0
+        self._new_command(env)
+        self._next_push[env] = self._steps(self.config.randomisation.push_every)
+        self._pushed[env] = NEVER
 
     def _steps(self, seconds: tuple[float, float]) -> int:
         return int(self.rng.uniform(*seconds) * self.config.control.rate_hz)
 
-    def _new_command(self, who: int) -> None:
+    def _new_command(self, env: int) -> None:
         wanted = self.config.commands
         low, high = zip(wanted.vx, wanted.vy, wanted.wz, strict=True)
         shares = np.cumsum([wanted.standing, wanted.only_vx, wanted.only_vy, wanted.only_wz])
         kept = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)]
         kind = int(np.searchsorted(shares, self.rng.uniform()))
-        self.command[who] = self.rng.uniform(low, high) * kept[kind]
-        if self._along[who]:
-            self.command[who] = self.rng.uniform(*wanted.along), 0.0, 0.0
-        self._next_command[who] = self._age[who] + self._steps(wanted.every)
+        self.command[env] = self.rng.uniform(low, high) * kept[kind]
+        if self._along[env]:
+            self.command[env] = self.rng.uniform(*wanted.along), 0.0, 0.0
+        self._next_command[env] = self._age[env] + self._steps(wanted.every)
 
     def _hold_heading(self) -> None:
         """On terrain that is walked along x, wz corrects the heading."""
@@ -353,15 +360,16 @@ class Environment:
         wz = np.clip(self.config.commands.hold_heading * turned, -FASTEST_TURN, FASTEST_TURN)
         self.command[self._along, 2] = wz[self._along]
 
-    def _push(self, who: int) -> None:
+    def _push(self, env: int) -> None:
         """From any direction, and often from the side, where the support is narrow."""
         ranges, rng = self.config.randomisation, self.rng
         angle = rng.uniform(-np.pi, np.pi)
         if rng.uniform() < ranges.push_sideways:
             angle = rng.choice([-np.pi / 2, np.pi / 2]) + rng.uniform(-SIDEWAYS, SIDEWAYS)
         speed = self.width.value * rng.uniform(*ranges.push_speed)
-        if self._uneven[who]:
+        if self._uneven[env]:
             speed *= self.config.terrain.pushes
-        angle += heading(self.physics.quaternion[who])
-        self.physics.velocity[who, :2] += speed * np.array([np.cos(angle), np.sin(angle)])
-        self._next_push[who] = self._age[who] + self._steps(ranges.push_every)
+        angle += heading(self.physics.quaternion[env])
+        self.physics.velocity[env, :2] += speed * np.array([np.cos(angle), np.sin(angle)])
+        self._pushed[env] = self._age[env]
+        self._next_push[env] = self._age[env] + self._steps(ranges.push_every)

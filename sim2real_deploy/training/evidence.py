@@ -20,7 +20,7 @@ from sim2real_deploy.training.nominal import nominal_of
 from sim2real_deploy.twin.files import IdentifiedFigure, TwinFile
 
 IDENTIFIED = "identified"
-LEAST_VALUE = 1e-6  # a relative width needs something to relate to
+LEAST_VALUE = 1e-6  # a smaller figure has no relative width
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Rule:
     """How one range of a training config follows from a figure of a twin."""
 
     figure: str  # of the identified twin
-    floor: float  # half width below which no evidence takes the range
+    floor: float  # least half width, whatever the evidence
     why_floor: str
     relative: bool  # the range multiplies the twin's figure; else it is added to it
     centre: float  # of the range, where the robot is the twin
@@ -103,12 +103,12 @@ def _by_rule(name: str, before: Range, twin: TwinFile, others: Sequence[TwinFile
     if name == "centre_of_mass":  # its height is never excited, and counts little
         unknown = [axis for axis in unknown if axis != "z"]
     if not findings or unknown:
-        who = f" ({', '.join(unknown)})" if unknown and len(unknown) < len(findings) else ""
+        which = f" ({', '.join(unknown)})" if unknown and len(unknown) < len(findings) else ""
         hint = next((findings[joint].hint for joint in unknown if findings[joint].hint), "")
-        reason = f"{rule.figure} was not excited{who}: kept" + (f"; {hint}" if hint else "")
+        reason = f"{rule.figure} was not excited{which}: kept" + (f"; {hint}" if hint else "")
         return RangeEvidence(name, before, before, reason)
-    known = {joint: f for joint, f in findings.items() if f.verdict == IDENTIFIED}
-    interval, who = _widest(known, rule.relative)
+    known = {name: f for name, f in findings.items() if f.verdict == IDENTIFIED}
+    interval, joint = _widest(known, rule.relative)
     spread = _spread(rule, known, others)
     half = max(interval, spread, rule.floor)
     low, high = rule.centre - half, rule.centre + half
@@ -119,7 +119,7 @@ def _by_rule(name: str, before: Range, twin: TwinFile, others: Sequence[TwinFile
     elif half == spread:
         reason = f"bags differ by {spread:.2g}"
     else:
-        reason = f"the 95 % interval of {who} is {interval:.2g} wide to a side"
+        reason = f"the 95 % interval of {joint} is +-{interval:.2g}"
     unit = "times the twin's, joint by joint" if rule.relative else "beside the twin's"
     return RangeEvidence(
         name, _rounded(low, high), before, f"{rule.figure} identified ({unit}); {reason}"
@@ -159,23 +159,23 @@ def _delay(
     """Absolute, unlike the others: from the policy's target to its torque."""
     assert twin.identified is not None
     findings = twin.identified.findings.get("motors.delay", {})
-    known = {joint: f for joint, f in findings.items() if f.verdict == IDENTIFIED}
+    known = {name: f for name, f in findings.items() if f.verdict == IDENTIFIED}
     if not known:
         return RangeEvidence("delay", before, before, "motors.delay was not excited: kept")
     centre = nominal_of(twin.twin, robot).delay
-    interval, who = _widest(known, relative=False)
+    interval, joint = _widest(known, relative=False)
     spread = max((abs(nominal_of(o.twin, robot).delay - centre) for o in others), default=0.0)
     half = max(interval, spread, DELAY_FLOOR)
     reason = (
         f"centred on {1e3 * centre:.1f} ms (identified delay, bus and one wire period); interval "
-        f"of {who} {1e3 * interval:.1f} ms, bags differ by {1e3 * spread:.1f} ms, floor "
+        f"of {joint} {1e3 * interval:.1f} ms, bags differ by {1e3 * spread:.1f} ms, floor "
         f"{1e3 * DELAY_FLOOR:g} ms"
     )
     return RangeEvidence("delay", _rounded(max(centre - half, 0.0), centre + half), before, reason)
 
 
 def _floor(before: Range, gaps: Sequence[Mapping[str, Any]]) -> RangeEvidence:
-    """Only a walk that slipped says what its floor was."""
+    """Only a walk in which feet slipped shows the friction of its floor."""
     slippery = [
         cause["size"]
         for gap in gaps

@@ -23,8 +23,8 @@ from sim2real_deploy.policy.save import save_bundle
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.training.checkpoint import load_checkpoint
 from sim2real_deploy.training.config import TrainingConfig
+from sim2real_deploy.training.environment import HIDDEN, MISSED_SCALE, Environment
 from sim2real_deploy.training.environment import MISSED as MISSED_COLUMNS
-from sim2real_deploy.training.environment import MISSED_SCALE, TOLD, Environment
 
 Weights = list[np.ndarray[Any, Any]]
 INPUT, OUTPUT = "observation", "action"
@@ -71,15 +71,15 @@ class ExtraOutput:
 
 def estimates(felt: int) -> list[ExtraOutput]:
     """What a policy believes of its robot: how far it misses the wanted velocity, and the values
-    named in TOLD."""
-    first = felt - len(TOLD)
+    named in HIDDEN."""
+    first = felt - len(HIDDEN)
     return [
         ExtraOutput(MISSED, range(MISSED_COLUMNS.start, MISSED_COLUMNS.stop), 0.0, MISSED_SCALE),
         *(
             ExtraOutput(
                 of_robot(name, one.unit), range(first + i, first + i + 1), one.middle, one.scale
             )
-            for i, (name, one) in enumerate(TOLD.items())
+            for i, (name, one) in enumerate(HIDDEN.items())
         ),
     ]
 

@@ -57,17 +57,17 @@ class LearnedActuator:
         self._rest = np.zeros((count, joints))
         self._rubs: list[Any] = [None] * count
 
-    def rebuilt(self, who: int, model: Any) -> None:
+    def rebuilt(self, env: int, model: Any) -> None:
         """A robot begins anew, with values drawn anew."""
         drawn, control = self._drawn, self._control
-        strength = drawn.strength[who]
-        self._gains[who, 0] = control.kp * drawn["kp"][who] * strength
-        self._gains[who, 1] = control.kd * drawn["kd"][who] * strength
-        self._bounds[who, :, 1] = self._limit * strength
-        self._bounds[who, :, 0] = -self._bounds[who, :, 1]
-        self._rest[who] = self._nominal.friction * drawn["joint_friction"][who]
-        self._rubs[who] = model.dof_frictionloss[FREE:]
-        self._net.forget(who)
+        strength = drawn.strength[env]
+        self._gains[env, 0] = control.kp * drawn["kp"][env] * strength
+        self._gains[env, 1] = control.kd * drawn["kd"][env] * strength
+        self._bounds[env, :, 1] = self._limit * strength
+        self._bounds[env, :, 0] = -self._bounds[env, :, 1]
+        self._rest[env] = self._nominal.friction * drawn["joint_friction"][env]
+        self._rubs[env] = model.dof_frictionloss[FREE:]
+        self._net.forget(env)
 
     def shift(self, targets: Array, q: Array, dq: Array) -> Array:
         """Targets of a period (robots x physics steps x joints), changed; friction is set."""

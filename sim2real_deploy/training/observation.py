@@ -51,8 +51,8 @@ class Observer:
         scale = np.split(self._scale, self._ends)[index]
         return np.arange(end - len(scale), end), scale
 
-    def values(self, sight: BatchInput) -> Array:
-        raw = np.concatenate([term(sight) for term in self._terms], 1, dtype=np.float32)
+    def values(self, inputs: BatchInput) -> Array:
+        raw = np.concatenate([term(inputs) for term in self._terms], 1, dtype=np.float32)
         return raw * self._scale
 
     def noisy(self, values: Array, width: float, rng: np.random.Generator) -> Array:

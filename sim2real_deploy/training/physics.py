@@ -62,19 +62,19 @@ class BatchPhysics:
             name: [model.sensor(f"{leg}_{name}").adr[0] for leg in robot.legs] for name in SENSORS
         }
 
-    def rebuild(self, who: int, tile: int) -> None:
+    def rebuild(self, env: int, tile: int) -> None:
         """Give one robot its terrain and the values drawn for it."""
         plain = self.plain[tile]
-        if self.tile[who] != tile:
-            self.models[who] = copy.copy(plain)
-            self.tile[who] = tile
-        randomisation.apply(self.models[who], plain, self._data, self.drawn, who, self._control)
+        if self.tile[env] != tile:
+            self.models[env] = copy.copy(plain)
+            self.tile[env] = tile
+        randomisation.apply(self.models[env], plain, self._data, self.drawn, env, self._control)
         if self._actuator:
-            self._actuator.rebuilt(who, self.models[who])
+            self._actuator.rebuilt(env, self.models[env])
 
     def place(
         self,
-        who: int,
+        env: int,
         height: float,
         attitude: Array64,
         q: Array64,
@@ -82,13 +82,13 @@ class BatchPhysics:
         at: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         """Place a robot above the highest ground near it; attitude is roll, pitch, yaw."""
-        self.state[who] = 0
-        ground = self.ground.highest(int(self.tile[who]), *at)
-        self.position[who] = *at, ground + height
-        mujoco.mju_euler2Quat(self.quaternion[who], attitude, "xyz")
-        self.q[who] = q
-        self.velocity[who] = speed[:3]
-        self.turning[who] = speed[3:]
+        self.state[env] = 0
+        ground = self.ground.highest(int(self.tile[env]), *at)
+        self.position[env] = *at, ground + height
+        mujoco.mju_euler2Quat(self.quaternion[env], attitude, "xyz")
+        self.q[env] = q
+        self.velocity[env] = speed[:3]
+        self.turning[env] = speed[3:]
 
     def advance(self, targets: Array64) -> None:
         """One control step; targets: robots x physics steps x joints."""

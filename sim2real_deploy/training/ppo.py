@@ -1,7 +1,7 @@
 """Proximal policy optimisation for many environments on a few CPU cores.
 
-The actor sees what the robot will see; the critic also sees what only a simulator knows. Each
-actor minibatch is doubled with its left-right mirror, which halves what there is to learn.
+The actor gets the robot's own observation; the critic also gets what only a simulator knows. Each
+actor minibatch is doubled with its left-right mirror image, which halves what there is to learn.
 Workers hold equal copies of the networks and average their gradients.
 """
 

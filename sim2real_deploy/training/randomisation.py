@@ -93,40 +93,40 @@ class Drawn:
     def __getitem__(self, name: str) -> Array:
         return self.values[name]
 
-    def draw(self, who: int, ranges: Randomisation, width: float, rng: np.random.Generator) -> None:
+    def draw(self, env: int, ranges: Randomisation, width: float, rng: np.random.Generator) -> None:
         """Triangular: most draws are near the nominal value, where tracking matters most."""
         for name, values in self.values.items():
             low, high = getattr(ranges, name)
             middle = min(max(self.nominal[name], low), high)
             least, most = middle + width * (low - middle), middle + width * (high - middle)
             if least < most:
-                values[who] = rng.triangular(least, middle, most, values.shape[1])
+                values[env] = rng.triangular(least, middle, most, values.shape[1])
             else:
-                values[who] = middle
+                values[env] = middle
 
 
-def apply(model: Any, plain: Any, data: Any, drawn: Drawn, who: int, control: Control) -> None:
+def apply(model: Any, plain: Any, data: Any, drawn: Drawn, env: int, control: Control) -> None:
     """Apply one environment's values to `model`, a copy of `plain`."""
     base = model.body(BASE).id
     dofs = slice(6, None)
     floor = model.geom_bodyid == 0
-    model.geom_friction[floor, 0] = drawn["friction"][who, 0]
-    model.geom_solref[floor] = CONTACT_TIME, 1.0 - drawn["restitution"][who, 0]
-    scale = drawn["link_mass"][who]
+    model.geom_friction[floor, 0] = drawn["friction"][env, 0]
+    model.geom_solref[floor] = CONTACT_TIME, 1.0 - drawn["restitution"][env, 0]
+    scale = drawn["link_mass"][env]
     model.body_mass[:] = plain.body_mass * scale
-    loaded = model.body_mass[base] + drawn["payload"][who, 0]
+    loaded = model.body_mass[base] + drawn["payload"][env, 0]
     model.body_inertia[:] = plain.body_inertia * scale[:, None]
     model.body_inertia[base] *= loaded / model.body_mass[base]
     model.body_mass[base] = loaded
-    model.body_ipos[base] = plain.body_ipos[base] + drawn["centre_of_mass"][who]
-    model.dof_damping[dofs] = plain.dof_damping[dofs] * drawn["joint_damping"][who]
-    model.dof_armature[dofs] = plain.dof_armature[dofs] * drawn["armature"][who]
-    model.dof_frictionloss[dofs] = plain.dof_frictionloss[dofs] * drawn["joint_friction"][who]
-    strength = drawn.strength[who]
-    model.actuator_gainprm[:, 0] = control.kp * drawn["kp"][who] * strength
+    model.body_ipos[base] = plain.body_ipos[base] + drawn["centre_of_mass"][env]
+    model.dof_damping[dofs] = plain.dof_damping[dofs] * drawn["joint_damping"][env]
+    model.dof_armature[dofs] = plain.dof_armature[dofs] * drawn["armature"][env]
+    model.dof_frictionloss[dofs] = plain.dof_frictionloss[dofs] * drawn["joint_friction"][env]
+    strength = drawn.strength[env]
+    model.actuator_gainprm[:, 0] = control.kp * drawn["kp"][env] * strength
     model.actuator_biasprm[:, 1] = -model.actuator_gainprm[:, 0]
-    model.actuator_biasprm[:, 2] = -control.kd * drawn["kd"][who] * strength
+    model.actuator_biasprm[:, 2] = -control.kd * drawn["kd"][env] * strength
     model.actuator_forcerange[:] = plain.actuator_forcerange * strength[:, None]
-    roll, pitch = drawn["gravity_tilt"][who]
+    roll, pitch = drawn["gravity_tilt"][env]
     model.opt.gravity[:] = np.array([pitch, -roll, -1.0]) * 9.81
     mujoco.mj_setConst(model, data)

@@ -44,6 +44,7 @@ class Snapshot:
     phase: Array  # by foot: where in its own period the clock stands, 0 to 1
     uneven: Flags  # not on flat ground
     calm: Flags  # told to stand, upright and hardly moving: all feet are meant to stand
+    recovering: Flags  # from a push: feet may step as they must
 
 
 Reward = Callable[[Snapshot, TrainingConfig], Array]
@@ -93,9 +94,10 @@ def track_wz(s: Snapshot, config: TrainingConfig) -> Array:
 
 @reward
 def gait(s: Snapshot, config: TrainingConfig) -> Array:
-    """Feet on the ground when the clock says so, and only then; on terrain it need not be so."""
+    """Feet on the ground when the clock says so, and only then. It counts less on terrain, and not
+    while the robot recovers from a push."""
     match = (s.contact == stance_wanted(s, config)).mean(1)
-    counts = np.where(s.uneven, config.gait.on_terrain, 1.0)
+    counts = np.where(s.uneven, config.gait.on_terrain, 1.0) * ~s.recovering
     return np.asarray(1.0 - counts * (1.0 - match), np.float32)
 
 
@@ -110,7 +112,7 @@ def swing_height(s: Snapshot, config: TrainingConfig) -> Array:
     one."""
     share = np.clip((s.phase - config.gait.stance) / (1 - config.gait.stance), 0, 1)
     top = config.gait.swing_height + s.step_ahead
-    wanted = top * np.sin(np.pi * share) * ~s.calm[:, None]
+    wanted = top * np.sin(np.pi * share) * ~(s.calm | s.recovering)[:, None]
     return _sum(np.square(np.minimum(s.foot_height - wanted, 0) * (wanted > 0)))
 
 
@@ -198,4 +200,5 @@ def target_range(s: Snapshot, config: TrainingConfig) -> Array:
 
 @reward
 def power(s: Snapshot, config: TrainingConfig) -> Array:
-    return _sum(np.abs(s.torque * s.dq))
+    """Mechanical power. A recovery may cost what it must."""
+    return _sum(np.abs(s.torque * s.dq)) * ~s.recovering

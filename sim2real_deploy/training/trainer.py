@@ -24,8 +24,8 @@ from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.checkpoint import (
     CHECKPOINT,
     LOG,
-    goes_on,
     parse_checkpoint,
+    should_resume,
     versions,
     write_checkpoint,
 )
@@ -39,8 +39,8 @@ from sim2real_deploy.training.warm_start import warm_start
 
 CHECKPOINT_EVERY_S = 30.0
 STATISTICS_MEMORY = 0.99  # of the observation statistics, per iteration
-ANSWER = timedelta(minutes=10)  # a worker that is silent for so long is lost
-LOSSES = 3  # of workers one after another, without a checkpoint between them, that end a run
+ANSWER = timedelta(minutes=10)  # a worker that is silent for longer is lost
+LOSSES = 3  # lost workers in a row, without a checkpoint between them, end a run
 
 Figures = dict[str, Any]
 Report = Callable[[Figures], None]
@@ -59,29 +59,29 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
-    """What the calling process does beside learning."""
+class Hooks:
+    """What the calling process is told and may decide during a run."""
 
     report: Report = lambda figures: None  # gets each iteration
-    enough: Callable[[], bool] = lambda: False  # whether there is no use in going on
+    enough: Callable[[], bool] = lambda: False  # whether to stop early
     say: Callable[[str], None] = lambda words: None
     watch: Watch | None = None
 
 
-def train(run: Run, hands: Hands | None = None, crew: Crew | None = None) -> Path:
+def train(run: Run, hooks: Hooks | None = None, crew: Crew | None = None) -> Path:
     """Train to the end (Ctrl-C, or `enough`) and return the checkpoint. A run that was cut off in
     this folder goes on; so does one that loses a worker."""
     path = run.folder / CHECKPOINT
-    run = replace(run, resume=goes_on(run.folder, run.config, run.seed, run.resume))
+    run = replace(run, resume=should_resume(run.folder, run.config, run.seed, run.resume))
     run.folder.mkdir(parents=True, exist_ok=True)
-    hands, crew = hands or Hands(), crew or LocalCrew()
+    hooks, crew = hooks or Hooks(), crew or LocalCrew()
     workers = run.config.ppo.workers
     begun, losses = time.monotonic(), 0
     while True:
         start = path.read_bytes() if run.resume else None
         with crew.working(partial(_other_rank, run, start), workers) as address:
             try:
-                _work(run, start, 0, address, hands)
+                _work(run, start, 0, address, hooks)
                 return path
             except RuntimeError as error:
                 if not _is_of_a_lost_worker(error):
@@ -91,12 +91,12 @@ def train(run: Run, hands: Hands | None = None, crew: Crew | None = None) -> Pat
         losses = 1 if kept else losses + 1
         if losses == LOSSES:
             raise Refusal(f"{run.folder}: workers are lost again and again: {why}")
-        hands.say(f"a worker was lost ({why}); going on from the last checkpoint")
+        hooks.say(f"a worker was lost ({why}); going on from the last checkpoint")
         if run.minutes:
             spent = (time.monotonic() - begun) / 60
             run = replace(run, minutes=max(run.minutes - spent, 0.01))
             begun = time.monotonic()
-        run = replace(run, resume=goes_on(run.folder, run.config, run.seed, path.exists()))
+        run = replace(run, resume=should_resume(run.folder, run.config, run.seed, path.exists()))
 
 
 def _is_of_a_lost_worker(error: RuntimeError) -> bool:
@@ -106,7 +106,7 @@ def _is_of_a_lost_worker(error: RuntimeError) -> bool:
 
 
 def _other_rank(run: Run, start: bytes | None, rank: int, address: str) -> None:
-    _work(run, start, rank, address, Hands())
+    _work(run, start, rank, address, Hooks())
 
 
 @contextmanager
@@ -128,8 +128,8 @@ def use_one_thread(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _work(run: Run, start: bytes | None, rank: int, address: str, hands: Hands) -> None:
-    """All of one rank's work; `start` is the checkpoint to go on from."""
+def _work(run: Run, start: bytes | None, rank: int, address: str, hooks: Hooks) -> None:
+    """Everything that one rank does; `start` is the checkpoint to continue from."""
     torch.set_num_threads(1)
     workers = run.config.ppo.workers
     dist.init_process_group(
@@ -139,9 +139,9 @@ def _work(run: Run, start: bytes | None, rank: int, address: str, hands: Hands) 
         worker = Worker(run, start, rank)
         if rank == 0:
             with _asked_to_stop() as stop:
-                worker.loop(hands, lambda: stop() or hands.enough())
+                worker.loop(hooks, lambda: stop() or hooks.enough())
         else:
-            worker.loop(hands, lambda: False)
+            worker.loop(hooks, lambda: False)
     finally:
         dist.destroy_process_group()
 
@@ -169,7 +169,7 @@ def make_learner(config: TrainingConfig, environment: Environment) -> Learner:
 
 
 class Collector:
-    """Fills a batch with what the policy meets in its environments, from where it last was."""
+    """Fills batches with the policy's experience; each batch continues where the last one ended."""
 
     def __init__(self, config: TrainingConfig, environment: Environment, learner: Learner):
         ppo = config.ppo
@@ -178,7 +178,7 @@ class Collector:
         sizes = self._observation.shape[1], self._privileged.shape[1], len(environment.robot.joints)
         self.batch = Batch.empty(ppo.steps, ppo.environments, *sizes)
         self.last_value = torch.zeros(ppo.environments)
-        # Of the first environment, to be looked at: place, attitude and joints in each step.
+        # Position, attitude and joints of the first environment in each step, for --watch.
         self.poses = np.zeros((ppo.steps, environment.physics.poses.shape[1]), np.float32)
 
     def collect(self) -> None:
@@ -226,7 +226,7 @@ class Worker:
         elif self.config.network.warm_start is not None:
             warm_start(self.learner.actor, self.config)
 
-    def loop(self, hands: Hands, stop: Callable[[], bool]) -> None:
+    def loop(self, hooks: Hooks, stop: Callable[[], bool]) -> None:
         begun = saved = time.monotonic()
         limit = self.run.minutes * 60 if self.run.minutes else float("inf")
         before, workers = self.seconds, self.config.ppo.workers
@@ -259,20 +259,20 @@ class Worker:
             if self.rank == 0:
                 with (self.run.folder / LOG).open("a", encoding="utf-8") as log:
                     log.write(json.dumps(figures) + "\n")
-                hands.report(figures)
-                if hands.watch is not None:
-                    hands.watch(self.collector.poses.copy())
+                hooks.report(figures)
+                if hooks.watch is not None:
+                    hooks.watch(self.collector.poses.copy())
                 if done >= 1.0 or now - saved > CHECKPOINT_EVERY_S:
                     self._save(self.run.folder / CHECKPOINT)
                     saved = now
 
     def _critic_alone(self) -> bool:
-        """A warm actor waits until the critic knows what it is worth."""
+        """After a warm start, the actor waits until the critic has learnt its value."""
         warm = self.config.network.warm_start is not None
         return warm and self.iteration < self.config.ppo.critic_first
 
     def _agree(self, figures: Figures, done: float) -> float:
-        """Average the ranks' figures, and let rank 0 say how much of the run is done."""
+        """Average the ranks' figures; rank 0 decides how much of the run is done."""
         environment = self.environment
         levels = environment.terrain.mean_levels()
         names = [*environment.sums, *environment.reward_sums, *levels]
@@ -341,4 +341,4 @@ class Worker:
         self.steps, self.iteration = content["steps"], content["iteration"]
         self.seconds, self.moments = content["seconds"], content["moments"]
         self.environment.width.value = content["width"]
-        self.environment.terrain.go_on(content["terrain"])
+        self.environment.terrain.resume(content["terrain"])

@@ -4,6 +4,8 @@ New units have random input weights and zero output weights, so the actor acts l
 at first.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -72,12 +74,17 @@ def _shared_columns(
         if term.name not in ends:
             continue
         old_end, known = ends[term.name]
-        if known.scale != term.scale or known.params != term.params:
+        if known.scale != term.scale or _shape(known) != _shape(term):
             raise Refusal(f"warm_start: the policy sees '{term.name}' in another way")
         shared = width * min(term.history, known.history)
         pairs += [(old_end - shared + i, end - shared + i) for i in range(shared)]
     columns = np.array(pairs, np.int64).reshape(-1, 2)
     return columns[:, 0], columns[:, 1]
+
+
+def _shape(term: Term) -> dict[str, Any]:
+    """What a term's values mean. A gait clock of another period is still a phase."""
+    return {name: value for name, value in term.params.items() if name != "period"}
 
 
 def _widen(network: nn.Sequential, name: str, weights: Weights, old: Columns, new: Columns) -> None:

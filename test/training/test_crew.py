@@ -12,7 +12,7 @@ import pytest
 
 from sim2real_deploy.training.config import TrainingConfig, load_training
 from sim2real_deploy.training.crew import LocalCrew, RayCrew
-from sim2real_deploy.training.trainer import Figures, Hands, Run, train
+from sim2real_deploy.training.trainer import Figures, Hooks, Run, train
 
 ITERATIONS = 6
 KEPT = ("reward", "policy_loss", "value_loss", "felt_error", "error_v", "std")
@@ -71,7 +71,7 @@ def test_a_run_goes_on_when_a_ray_node_is_lost(tmp_path: Path, cluster: Any) -> 
             cluster.remove_node(next(iter(lost.pop())), allow_graceful=False)
 
     run = Run(small(3), tmp_path, seed=5)
-    train(run, Hands(report=lose, say=said.append), RayCrew(cluster.address))
+    train(run, Hooks(report=lose, say=said.append), RayCrew(cluster.address))
     assert not lost
     assert len(said) == 1
     assert "a worker was lost" in said[0]
@@ -91,7 +91,7 @@ def test_a_run_goes_on_when_a_local_worker_is_killed(tmp_path: Path) -> None:
             killed.append(worker.pid)
             os.kill(worker.pid, signal.SIGKILL)
 
-    train(Run(small(2), tmp_path, seed=5), Hands(report=kill, say=said.append))
+    train(Run(small(2), tmp_path, seed=5), Hooks(report=kill, say=said.append))
     assert killed
     assert len(said) == 1
     assert len(curve(tmp_path)) == ITERATIONS

@@ -72,8 +72,8 @@ def test_values_are_drawn_round_the_nominal_from_the_share_of_each_range_in_forc
 ) -> None:
     rng, ranges = np.random.default_rng(0), CONFIG.randomisation
     drawn = Drawn(200, JOINTS, 5, load_nominal(CONFIG.twin, ROBOT))
-    for who in range(200):
-        drawn.draw(who, ranges, width, rng)
+    for env in range(200):
+        drawn.draw(env, ranges, width, rng)
     for name, nominal in drawn.nominal.items():
         low, high = getattr(ranges, name)
         reach_low, reach_high = width * (low - nominal), width * (high - nominal)
@@ -102,13 +102,13 @@ def test_pushes_from_the_side_come_from_the_robots_own_side() -> None:
     config = with_width(1.0).model_copy(update={"randomisation": ranges})
     environment = Environment(config, ROBOT, 8, seed=0)
     physics = environment.physics
-    for who in range(8):
-        before = physics.velocity[who].copy()
-        environment._push(who)
+    for env in range(8):
+        before = physics.velocity[env].copy()
+        environment._push(env)
         pushed = np.zeros((8, 3))
-        pushed[who] = physics.velocity[who] - before
-        forward, left, _ = physics.in_body(pushed)[who]
-        speed = np.hypot(*pushed[who, :2])
+        pushed[env] = physics.velocity[env] - before
+        forward, left, _ = physics.in_body(pushed)[env]
+        speed = np.hypot(*pushed[env, :2])
         assert abs(left) > 0.8 * speed > 0.8 * abs(forward)
 
 
@@ -116,10 +116,24 @@ def test_a_robot_that_leans_is_not_calm() -> None:
     environment = Environment(with_width(0.0), ROBOT, 3, seed=0)
     environment.command[:] = 0.0
     environment.command[2, 0] = 0.5
-    for who, roll in enumerate((0.02, 0.2, 0.02)):
+    for env, roll in enumerate((0.02, 0.2, 0.02)):
         still = {"q": environment.default, "speed": np.zeros(6)}
-        environment.physics.place(who, ROBOT.base_height, np.array([roll, 0.0, 1.0]), **still)
+        environment.physics.place(env, ROBOT.base_height, np.array([roll, 0.0, 1.0]), **still)
     assert environment._snapshot().calm.tolist() == [True, False, False]
+
+
+def test_a_robot_recovers_for_a_while_after_a_push_and_not_after_a_reset() -> None:
+    config = with_width(0.0)
+    gait = config.gait.model_copy(update={"recovery": 0.1})  # five control steps
+    environment = Environment(config.model_copy(update={"gait": gait}), ROBOT, 3, seed=0)
+    environment._age[:] = 10
+    environment._push(1)
+    environment._push(2)
+    environment._reset(2)
+    environment._age[:] += 4
+    assert environment._snapshot().recovering.tolist() == [False, True, False]
+    environment._age[:] += 1
+    assert not environment._snapshot().recovering.any()
 
 
 def test_the_critic_is_told_how_far_the_wanted_velocity_is_missed() -> None:
@@ -168,11 +182,11 @@ def test_terrain_gets_harder_for_who_goes_the_way_and_easier_for_who_does_not() 
     shares = [kind.share for kind in ROUGH.terrain.kinds]
     counts = np.bincount(curriculum.kind)
     assert counts == pytest.approx(100 * np.array(shares) / sum(shares), abs=1)
-    who = int(np.flatnonzero(curriculum.on("stairs"))[0])
+    env = int(np.flatnonzero(curriculum.on("stairs"))[0])
 
     def level(fell: bool, gone: float, told: float) -> int:
-        curriculum.finish(who, fell, gone, told, rng)
-        return int(curriculum.level[who])
+        curriculum.finish(env, fell, gone, told, rng)
+        return int(curriculum.level[env])
 
     assert [level(False, 5, 5), level(False, 5, 5)] == [1, 2]
     assert level(False, 3, 5) == 2  # neither far nor stuck
@@ -187,7 +201,7 @@ def test_terrain_gets_harder_for_who_goes_the_way_and_easier_for_who_does_not() 
 
 def test_a_run_goes_on_at_the_levels_it_had_even_where_there_are_fewer_now() -> None:
     curriculum = TerrainCurriculum(ROUGH.terrain, 100)
-    curriculum.go_on({"stairs": 4.6, "slope": 99.0, "lava": 3.0})
+    curriculum.resume({"stairs": 4.6, "slope": 99.0, "lava": 3.0})
     levels = curriculum.mean_levels()
     assert (levels["stairs"], levels["slope"], levels["gaps"]) == (5.0, 5.0, 0.0)
 
@@ -221,10 +235,10 @@ def test_a_robot_lands_on_its_feet_on_each_terrain() -> None:
     count = 40
     environment = Environment(with_width(0.0, ROUGH), ROBOT, count, seed=2)
     rng = np.random.default_rng(0)
-    for who in range(count):
-        levels = len(ROUGH.terrain.kinds[environment.terrain.kind[who]].levels)
-        environment.terrain.level[who] = rng.integers(levels)
-        environment._reset(who)
+    for env in range(count):
+        levels = len(ROUGH.terrain.kinds[environment.terrain.kind[env]].levels)
+        environment.terrain.level[env] = rng.integers(levels)
+        environment._reset(env)
     environment.physics.q[:] = ROBOT.stand_pose
     environment.physics.velocity[:] = environment.physics.turning[:] = 0
     environment._next_push[:] = 10_000
@@ -243,8 +257,8 @@ def test_no_foot_starts_inside_the_ground() -> None:
     environment = Environment(config, ROBOT, 60, seed=3)
     rough = environment.terrain.on("rough")
     environment.terrain.level[rough] = 4
-    for who in range(60):
-        environment._reset(who)
+    for env in range(60):
+        environment._reset(env)
     environment._next_push[:] = environment._next_command[:] = 10_000
     still = np.zeros((60, JOINTS), np.float32)
     environment.physics.velocity[:] = 0.0
@@ -254,22 +268,22 @@ def test_no_foot_starts_inside_the_ground() -> None:
 
 def test_the_ground_is_felt_where_it_is() -> None:
     environment = Environment(with_width(0.0, ROUGH), ROBOT, 40, seed=2)
-    who = int(np.flatnonzero(environment.terrain.on("stairs"))[0])
-    environment.terrain.level[who] = 7
-    environment._reset(who)
+    env = int(np.flatnonzero(environment.terrain.on("stairs"))[0])
+    environment.terrain.level[env] = 7
+    environment._reset(env)
     rise = environment.config.terrain.kinds[3].levels[7]
-    first = environment.physics.models[who].geom("floor_6")
+    first = environment.physics.models[env].geom("floor_6")
     edge = first.pos[0] - first.size[0]  # the first stair on the way along +x
     physics = environment.physics
     still = {"q": environment.default, "speed": np.zeros(6)}
-    physics.place(who, ROBOT.base_height, np.zeros(3), **still, at=(edge - 0.25, 0.0))
-    environment._way[who] = 1.0, 0.0
-    environment.command[who] = 0.5, 0.0, 0.0
+    physics.place(env, ROBOT.base_height, np.zeros(3), **still, at=(edge - 0.25, 0.0))
+    environment._way[env] = 1.0, 0.0
+    environment.command[env] = 0.5, 0.0, 0.0
     environment.step(np.zeros((40, JOINTS), np.float32))
     front = [leg.startswith("F") for leg in ROBOT.legs]
-    assert environment._step_ahead[who] == pytest.approx(np.where(front, rise, 0), abs=1e-6)
-    assert environment._slope[who, 0] > 0.05
-    assert environment._slope[who, 1] == pytest.approx(0, abs=1e-6)
+    assert environment._step_ahead[env] == pytest.approx(np.where(front, rise, 0), abs=1e-6)
+    assert environment._slope[env, 0] > 0.05
+    assert environment._slope[env, 1] == pytest.approx(0, abs=1e-6)
 
 
 def test_a_robot_on_its_side_has_fallen_and_starts_again() -> None:

@@ -15,7 +15,7 @@ from sim2real_deploy.policy.estimates import RECOGNISED
 from sim2real_deploy.policy.onnx_file import open_network
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import NetworkConfig, load_training
-from sim2real_deploy.training.environment import TOLD
+from sim2real_deploy.training.environment import HIDDEN
 from sim2real_deploy.training.export import ExtraOutput, export, network
 from sim2real_deploy.training.ppo import Actor, Felt
 from sim2real_deploy.training.trainer import Run, train
@@ -97,7 +97,7 @@ def test_a_policy_tells_what_it_believes_of_its_robot(checkpoint: Path, tmp_path
     assert contract.estimates == RECOGNISED
     session = open_network(tmp_path / "bundle" / "policy.onnx", "it")
     names = [output.name for output in session.get_outputs()]
-    assert names[1:] == ["missed_velocity", *(f"estimated_{name}" for name in TOLD)]
+    assert names[1:] == ["missed_velocity", *(f"estimated_{name}" for name in HIDDEN)]
     seen = np.zeros((1, session.get_inputs()[0].shape[1]), np.float32)
     told = session.run(names[2:], {"observation": seen})
     friction, payload, strength, delay = (values.item() for values in told)

@@ -46,6 +46,7 @@ def good(count: int = 1, calm: bool = True) -> Snapshot:
         uneven=np.zeros(count, bool),
         phase=zeros(legs) + np.float32(0.9),
         calm=np.full(count, calm),
+        recovering=np.zeros(count, bool),
     )
 
 
@@ -93,6 +94,18 @@ def test_on_terrain_the_clock_counts_less() -> None:
     snapshot.phase[:] = 0.1
     snapshot.uneven[1] = True
     assert REWARDS["gait"](snapshot, config) == pytest.approx([0.0, 0.6])
+
+
+def test_a_robot_that_recovers_from_a_kick_may_step_off_the_clock_and_use_power() -> None:
+    snapshot = good(2, calm=False)
+    snapshot.contact[:] = False
+    snapshot.phase[:] = [0.1, 0.1, 0.8, 0.8]
+    snapshot.torque[:], snapshot.dq[:] = 10.0, 5.0
+    snapshot.recovering[1] = True
+    for name, expected in {"gait": [0.5, 1.0], "power": [600.0, 0.0]}.items():
+        assert REWARDS[name](snapshot, CONFIG) == pytest.approx(expected)
+    low, free = REWARDS["swing_height"](snapshot, CONFIG)
+    assert low > 0 == free
 
 
 def test_a_foot_must_rise_over_the_step_in_front_of_it() -> None:

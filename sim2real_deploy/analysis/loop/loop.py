@@ -320,7 +320,7 @@ def _finetune(
     told: Told,
 ) -> dict[str, Any]:
     from sim2real_deploy.training.export import export
-    from sim2real_deploy.training.trainer import Hands, Run, train
+    from sim2real_deploy.training.trainer import Hooks, Run, train
 
     figures: dict[str, Any] = {}
     next_s = [0.0]
@@ -332,7 +332,7 @@ def _finetune(
             told(f"  {now['done']:.0%}, {now['steps']:,} steps, error {now['error_v']:.3f} m/s")
 
     run = Run(config, place / "run", settings.seed, settings.minutes)
-    checkpoint = train(run, Hands(report=report))
+    checkpoint = train(run, Hooks(report=report))
     made_from = {
         "loop": {
             "bags": dict(bags),
