@@ -1,5 +1,7 @@
 """Adaptation: it finds what is wrong, and no reading takes its corrections out of their bounds."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,9 @@ from sim2real_deploy.control.adaptation.adaptation import (
     PAYLOAD_BOUND_KG,
     TORQUE_BOUND,
 )
+from sim2real_deploy.control.adaptation.friction import FrictionEstimator
 from sim2real_deploy.control.adaptation.leg_loads import LegLook
+from sim2real_deploy.control.adaptation.reference import Link, load_reference
 from sim2real_deploy.control.adaptation.strength import StrengthEstimator, learn, plain_learn
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
@@ -22,6 +26,7 @@ from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.robots.odometry import LegOdometry, legs_of
 from sim2real_deploy.twin.files import load_imperfections
+from sim2real_deploy.twin.per_joint import per_joint
 from sim2real_deploy.twin.robot import TwinRobot
 from support.places import SHARED_DATA
 from support.policy_samples import make_state
@@ -212,8 +217,11 @@ def test_a_sensor_that_lies_by_30_percent_reaches_the_bound_and_no_further():
 
 
 def test_the_reference_is_the_robots_own_twin():
-    expected = load_imperfections(robot=SPEC.name).motors.strengths(SPEC)
-    assert open_adaptation(SPEC, "all").nominal == pytest.approx(expected)
+    motors, reference = load_imperfections(robot=SPEC.name).motors, load_reference(SPEC)
+    assert open_adaptation(SPEC, "all").nominal == pytest.approx(motors.strengths(SPEC))
+    for name in ("friction", "damping", "armature"):
+        expected = per_joint(getattr(motors, name), SPEC, name)
+        assert np.tile(getattr(reference, name), 4) == pytest.approx(expected)
 
 
 def test_a_robot_without_a_reference_is_refused():
@@ -258,24 +266,99 @@ def test_a_walking_twin_shows_weak_motors_and_what_it_carries():
     assert adaptation.load.payload_kg < PAYLOAD_BOUND_KG
 
 
+def weightless(reference):
+    """Legs that nothing is needed to move."""
+    link = Link(mass=0.0, centre=(0.0, 0.0, 0.0), inertia=(0.0, 0.0, 0.0))
+    none = dict.fromkeys(("friction", "damping", "armature"), (0.0, 0.0, 0.0))
+    return reference.model_copy(update=none | {"links": (link, link, link)})
+
+
 def test_compiled_legs_are_the_plain_ones():
     """Loads as the odometry has them, and a foot that rolls on the ground as the trunk moves."""
     legs, rng = legs_of(SPEC), np.random.default_rng(4)
-    look, down = LegLook(SPEC, legs), np.array((0.0, 0.0, -1.0))
+    look, down = LegLook(SPEC, legs, weightless(load_reference(SPEC))), np.array((0.0, 0.0, -1.0))
     for _ in range(20):
         joints = {name: rng.normal(0, 0.5, N).astype(np.float32) for name in ("q", "dq", "torque")}
         rate = rng.normal(0, 1, 3).astype(np.float32)
-        state = make_state(SPEC, **joints, gyroscope=rate)
+        state = make_state(SPEC, **joints, gyroscope=rate, tick=4)
         odometry = LegOdometry(SPEC)
         odometry.update(state)
         for number, leg in enumerate(legs):
-            load = look.at(number, state)
+            look.glance(make_state(SPEC, tick=2))
+            load = look.at(number, state, np.zeros(N))
             assert load == pytest.approx(odometry.loads[number], rel=1e-6)
             foot, axes, columns = leg.pose(joints["q"].tolist())
             dq = joints["dq"][list(leg.joints)]
             moving = np.cross(rate, foot) + dq @ np.array(columns)
             rolling = np.cross(rate + dq @ np.array(axes), -leg.foot_radius * down)
             assert look.velocity == pytest.approx(rolling - moving, rel=1e-5, abs=1e-5)
+            assert math.isnan(look.at(number, make_state(SPEC, tick=40), np.zeros(N))), "a gap"
+
+
+def test_the_reference_legs_are_the_twins():
+    """Legs that swing anyhow in the air, on a trunk that is moved anyhow: MuJoCo's inverse dynamics
+    gives the torques, and the reference model leaves next to nothing of them."""
+    mujoco = pytest.importorskip("mujoco")
+    twin = TwinRobot(SPEC, imperfections=load_imperfections(robot=SPEC.name), seed=0)
+    model, data, rng = twin.model, mujoco.MjData(twin.model), np.random.default_rng(3)
+    look = LegLook(SPEC, legs_of(SPEC), load_reference(SPEC))
+    assert load_reference(SPEC).mass_kg == pytest.approx(model.body_mass.sum(), abs=0.02)
+    for _ in range(10):
+        data.qpos[:7] = 0, 0, 2, 1, 0, 0, 0
+        data.qpos[7:] = SPEC.stand_pose + rng.normal(0, 0.3, N)
+        data.qvel[:], data.qacc[:] = rng.normal(0, 0.3, N + 6), rng.normal(0, 1.0, N + 6)
+        data.qvel[6:], data.qacc[6:] = 8 * rng.choice((-1, 1), N), rng.normal(0, 60, N)
+        mujoco.mj_inverse(model, data)
+        torque, force = data.qfrc_inverse[6:], np.add(data.qacc[:3], (0.0, 0.0, 9.81))
+        now = {"q": data.qpos[7:], "dq": data.qvel[6:], "torque": torque}
+        trunk = {"gyroscope": data.qvel[3:6], "accelerometer": force}
+        before = {"dq": data.qvel[6:] - 0.002 * data.qacc[6:]}
+        before["gyroscope"] = data.qvel[3:6] - 0.002 * data.qacc[3:6]
+        look.glance(make_state(SPEC, tick=2, **as_floats(before)))
+        for number in range(4):
+            look._before[:], look._tick = before["dq"], 2
+            state = make_state(SPEC, tick=4, **as_floats(now | trunk))
+            look.at(number, state, np.zeros(N))
+            assert look.left == pytest.approx(np.zeros(3), abs=0.15), "no products of inertia"
+            assert np.abs(torque).max() > 1.5
+
+
+def as_floats(arrays):
+    return {name: np.float32(value) for name, value in arrays.items()}
+
+
+def rubbing(extra, ups=10.0, downs=10.0):
+    """An estimator that has seen a calf lose so much in both directions, and one direction only."""
+    friction = FrictionEstimator(SPEC.torque_limit, BOUND.astype(float), SPEC.wire.rate_hz / CYCLE)
+    joints, speed = np.array([CALF]), np.zeros(N, np.float32)
+    for number in range(400):
+        up = number % 2 == 0
+        speed[CALF] = 2.0 if up else -2.0
+        if ups if up else downs:
+            friction.feel(joints, speed, np.array([0.3 + (extra if up else -extra)]))
+        friction.follow(grow=True)
+    return friction
+
+
+def test_friction_is_what_turns_round_with_the_joint():
+    friction = rubbing(1.4)
+    assert friction.found[CALF] == pytest.approx(1.4, abs=0.01)
+    assert friction.believed[CALF] == pytest.approx(1.4, abs=0.01)
+    assert not np.delete(friction.believed, CALF).any()
+    assert rubbing(0.2).believed[CALF] == 0.0, "the dead zone"
+    assert rubbing(-1.0).believed[CALF] == 0.0, "less friction than expected is no harm"
+    assert rubbing(20.0).believed[CALF] == pytest.approx(BOUND[CALF]), "projection"
+    assert rubbing(1.4, downs=0.0).believed[CALF] == 0.0, "an offset would look the same"
+
+
+def test_friction_that_is_no_longer_seen_leaks_away():
+    friction, speed = rubbing(1.4), np.zeros(N, np.float32)
+    speed[CALF] = 2.0
+    before = friction.believed[CALF]
+    for _ in range(1000):
+        friction.feel(np.array([CALF]), speed, np.array([0.3]))
+        friction.follow(grow=True)
+    assert friction.believed[CALF] < 0.1 * before
 
 
 def test_compiled_regression_is_the_plain_one():

@@ -1,6 +1,10 @@
-"""What each leg carries, and how fast the trunk moves over a foot that stands: compiled.
+"""The load on each foot, what a swinging leg's joints lose to friction, and how fast the trunk
+moves over a foot that stands: compiled.
 
-robots/legs.py and robots/odometry.py say the same in plain Python; a test holds them to be equal.
+The reference model is one leg of the identified twin: links, rotors, damping and dry friction. From
+the reported torques it subtracts what moving this leg takes (recursive Newton-Euler, with the
+trunk's motion from the IMU). What is left is the force at the foot, and for a leg in the air what
+the reference model does not have.
 """
 
 import math
@@ -9,42 +13,107 @@ from typing import Any
 import numpy as np
 
 from sim2real_deploy.compiled import compiled
+from sim2real_deploy.control.adaptation.reference import Reference
 from sim2real_deploy.robots import RobotSpec, RobotState
-from sim2real_deploy.robots.geometry import gravity_in_body
 from sim2real_deploy.robots.legs import REGULAR, LegKinematics
 
 Array = Any  # a numpy array, as the compiled loops see it
+SLIDES = 0.1  # rad/s: dry friction has most of its size from here on
+LONGEST_S = 0.0061  # between two states; with a longer gap accelerations are not known
+# Columns of a leg's table, one row per joint; the last row has the foot's origin and radius.
+ORIGIN, COM, INERTIA = slice(0, 3), slice(4, 7), slice(7, 10)
+MASS, FRICTION, DAMPING, ARMATURE, COLUMNS = 3, 10, 11, 12, 13
+RADIUS = MASS  # in the last row
+# Rows of the trunk's motion.
+RATE, FORCE, TURNING, DOWN = range(4)
+# Rows of the joints' motion.
+Q, DQ, TORQUE, DDQ = range(4)
+
+
+@compiled
+def add_cross(a: Array, b: Array, out: Array) -> None:
+    out[0] += a[1] * b[2] - a[2] * b[1]
+    out[1] += a[2] * b[0] - a[0] * b[2]
+    out[2] += a[0] * b[1] - a[1] * b[0]
 
 
 @compiled
 def cross(a: Array, b: Array, out: Array) -> None:
-    out[0] = a[1] * b[2] - a[2] * b[1]
-    out[1] = a[2] * b[0] - a[0] * b[2]
-    out[2] = a[0] * b[1] - a[1] * b[0]
+    out[:] = 0.0
+    add_cross(a, b, out)
 
 
 @compiled
-def pose_leg(
-    angles: Array, origins: Array, axes: Array, turns: Array, columns: Array, foot: Array
-) -> None:
-    """The foot's place, each joint's axis (`turns`), and how it moves the foot (`columns`)."""
-    count = angles.size
-    frame, places, arm = np.eye(3), np.zeros((count, 3)), np.zeros(3)
-    foot[:] = 0.0
-    for k in range(count):
+def to_trunk(vector: Array, frame: Array, out: Array) -> None:
+    """A link's vector in the trunk's frame; the rows of `frame` are the link's axes."""
+    for i in range(3):
+        out[i] = vector[0] * frame[0, i] + vector[1] * frame[1, i] + vector[2] * frame[2, i]
+
+
+@compiled
+def add_swing(spin: Array, turning: Array, arm: Array, work: Array, out: Array) -> None:
+    """Add the acceleration of a point at `arm` on a body that turns."""
+    add_cross(turning, arm, out)
+    cross(spin, arm, work)
+    add_cross(spin, work, out)
+
+
+@compiled
+def moment_of(spin: Array, turning: Array, frame: Array, inertia: Array, out: Array) -> None:
+    """Turning a link about its centre; `inertia` is that about its own axes."""
+    w, need = np.zeros(3), np.zeros(3)
+    for i in range(3):
         for axis in range(3):
-            foot += origins[k, axis] * frame[axis]
-        places[k], turns[k] = foot, frame[axes[k]]
+            w[axis] += frame[axis, i] * spin[i]
+            need[axis] += inertia[axis] * frame[axis, i] * turning[i]
+    need[0] += (inertia[2] - inertia[1]) * w[1] * w[2]
+    need[1] += (inertia[0] - inertia[2]) * w[2] * w[0]
+    need[2] += (inertia[1] - inertia[0]) * w[0] * w[1]
+    to_trunk(need, frame, out)
+
+
+@compiled
+def move_leg(
+    joints: Array, trunk: Array, table: Array, axes: Array, turns: Array, columns: Array, out: Array
+) -> None:
+    """The torques that moving the links takes, in the last rows of `joints`; each joint's axis in
+    `turns`, and how it moves the foot in `columns`. `out`: the foot's place, in the trunk's
+    frame."""
+    count = axes.size
+    frame, arm, work = np.eye(3), np.zeros(3), np.zeros(3)
+    places, centres = np.zeros((count, 3)), np.zeros((count, 3))
+    forces, moments = np.zeros((count, 3)), np.zeros((count, 3))
+    spin, turning, moving = trunk[RATE].copy(), trunk[TURNING].copy(), trunk[FORCE].copy()
+    out[:] = 0.0
+    for k in range(count):
+        to_trunk(table[k, ORIGIN], frame, arm)
+        add_swing(spin, turning, arm, work, moving)
+        out += arm
+        places[k], turns[k] = out, frame[axes[k]]
+        cross(spin, turns[k], work)
+        turning += joints[DDQ, k] * turns[k] + joints[DQ, k] * work
+        spin += joints[DQ, k] * turns[k]
         one, two = (axes[k] + 1) % 3, (axes[k] + 2) % 3
-        cosine, sine = math.cos(angles[k]), math.sin(angles[k])
+        cosine, sine = math.cos(joints[Q, k]), math.sin(joints[Q, k])
         for i in range(3):
             x, y = frame[one, i], frame[two, i]
             frame[one, i], frame[two, i] = cosine * x + sine * y, cosine * y - sine * x
-    for axis in range(3):
-        foot += origins[count, axis] * frame[axis]
+        to_trunk(table[k, COM], frame, arm)
+        centres[k], forces[k] = out + arm, moving
+        add_swing(spin, turning, arm, work, forces[k])
+        forces[k] *= table[k, MASS]
+        moment_of(spin, turning, frame, table[k, INERTIA], moments[k])
+    to_trunk(table[count, ORIGIN], frame, arm)
+    out += arm
     for k in range(count):
-        arm[:] = foot - places[k]
+        arm[:] = out - places[k]
         cross(turns[k], arm, columns[k])
+        work[:] = 0.0
+        for link in range(k, count):
+            arm[:] = centres[link] - places[k]
+            add_cross(arm, forces[link], work)
+            work += moments[link]
+        joints[TORQUE, k] -= turns[k, 0] * work[0] + turns[k, 1] * work[1] + turns[k, 2] * work[2]
 
 
 @compiled
@@ -67,62 +136,109 @@ def force_of(columns: Array, torques: Array, force: Array) -> None:
 
 @compiled
 def look_at_leg(
-    motion: Array,
-    torque: Array,
-    rate: Array,
-    down: Array,
-    joints: Array,
-    origins: Array,
-    axes: Array,
-    radius: float,
-    velocity: Array,
+    now: Array,
+    before: Array,
+    trunk: Array,
+    elapsed_s: float,
+    leg: Array,
+    table: Array,
+    extra: Array,
+    out: Array,
 ) -> float:
-    """The vertical load on the foot, N; `velocity` is the trunk's if the foot stands still."""
-    count = joints.size
-    angles, torques = np.zeros(count), np.zeros(count)
-    turns, columns = np.zeros((count, 3)), np.zeros((count, 3))
-    foot, force, turning, part = np.zeros(3), np.zeros(3), rate.copy(), np.zeros(3)
+    """The vertical load on the foot, N. In `out`: the trunk's velocity if the foot stands still,
+    the size of the force at the foot, and of each joint the torque that the reference model cannot
+    explain for a leg in the air."""
+    count = leg.shape[1]
+    joints, turns, columns = np.zeros((4, count)), np.zeros((count, 3)), np.zeros((count, 3))
+    foot, force, spin, part = np.zeros(3), np.zeros(3), trunk[RATE].copy(), np.zeros(3)
     for k in range(count):
-        angles[k], torques[k] = motion[0, joints[k]], torque[joints[k]]
-    pose_leg(angles, origins, axes, turns, columns, foot)
-    force_of(columns, torques, force)
-    cross(rate, foot, part)
-    velocity[:] = -part
+        joint = leg[0, k]
+        speed = now[DQ, joint]
+        joints[Q, k], joints[DQ, k] = now[Q, joint], speed
+        joints[DDQ, k] = (speed - before[joint]) / elapsed_s
+        rubs = table[k, FRICTION] * math.tanh(speed / SLIDES) + table[k, DAMPING] * speed
+        joints[TORQUE, k] = now[TORQUE, joint] - rubs - table[k, ARMATURE] * joints[DDQ, k]
+    move_leg(joints, trunk, table, leg[1], turns, columns, foot)
     for k in range(count):
-        speed = motion[1, joints[k]]
-        turning += speed * turns[k]
-        velocity -= speed * columns[k]
-    cross(turning, -radius * down, part)
-    velocity += part
+        out[4 + k] = joints[TORQUE, k]
+        joints[TORQUE, k] -= extra[leg[0, k]] * math.tanh(joints[DQ, k] / SLIDES)
+    force_of(columns, joints[TORQUE], force)
+    out[3] = math.sqrt(force[0] ** 2 + force[1] ** 2 + force[2] ** 2)
+    cross(trunk[RATE], foot, part)
+    out[:3] = -part
+    for k in range(count):
+        spin += joints[DQ, k] * turns[k]
+        out[:3] -= joints[DQ, k] * columns[k]
+    down = trunk[DOWN]
+    cross(spin, -table[count, RADIUS] * down, part)
+    out[:3] += part
     return float(force[0] * down[0] + force[1] * down[1] + force[2] * down[2])
 
 
 class LegLook:
-    """`at` one leg after another: its load, and the trunk's velocity over its foot."""
+    """`at` one leg after another, in ticks in a row that begin with a `glance`."""
 
-    def __init__(self, spec: RobotSpec, legs: list[LegKinematics]) -> None:
+    def __init__(self, spec: RobotSpec, legs: list[LegKinematics], reference: Reference) -> None:
+        count = len(reference.links)
         self._legs = [
-            (
-                np.array(leg.joints, np.int64),
-                np.array(leg.origins, np.float64),
-                np.array(leg.axes, np.int64),
-                float(leg.foot_radius),
-            )
-            for leg in legs
+            (np.array((leg.joints, leg.axes), np.int64), _table(leg, reference)) for leg in legs
         ]
-        self.velocity = np.zeros(3)
+        self._out = np.zeros(4 + count)
+        self.velocity, self.left = self._out[:3], self._out[4:]
         # Arrays of one type and layout, whatever a state's are: compiled once, before any tick.
-        self._motion, self._torque = np.zeros((2, spec.joint_count)), np.zeros(spec.joint_count)
-        self._rate, self._down = np.zeros(3), np.zeros(3)
+        self._now, self._before = np.zeros((3, spec.joint_count)), np.zeros(spec.joint_count)
+        self._trunk, self._rate_before = np.zeros((4, 3)), np.zeros(3)
+        self._extra = np.zeros(spec.joint_count)
+        self._tick = self._glanced = 0
         for leg in range(len(self._legs)):
-            self._look(leg)
+            self._look(leg, 1.0)
 
-    def at(self, leg: int, state: RobotState) -> float:
-        self._motion[:], self._torque[:] = state.motion(), state.torque
-        self._rate[:], self._down[:] = state.rates(), gravity_in_body(state.attitude())
-        return self._look(leg)
+    @property
+    def force(self) -> float:
+        """At the foot, N."""
+        return float(self._out[3])
 
-    def _look(self, leg: int) -> float:
-        return look_at_leg(
-            self._motion, self._torque, self._rate, self._down, *self._legs[leg], self.velocity
-        )
+    def glance(self, state: RobotState) -> None:
+        """Accelerations are differences from here on."""
+        self._tick = self._glanced = state.tick
+        self._before[:], self._rate_before[:] = state.dq, state.gyroscope
+
+    def at(self, leg: int, state: RobotState, extra: Array) -> float:
+        """The load; NaN where the state before this one is missing. `extra`: dry friction of each
+        joint beyond the reference's."""
+        elapsed_s, since_s = (state.tick - self._tick) / 1e3, (state.tick - self._glanced) / 1e3
+        self._tick = state.tick
+        now, trunk = self._now, self._trunk
+        now[:2], now[2] = state.motion(), state.torque
+        trunk[RATE], trunk[FORCE] = state.gyroscope, state.accelerometer
+        if not 0.0 < elapsed_s < LONGEST_S:
+            self._before[:] = now[DQ]
+            return math.nan
+        # Gyroscopes are noisy and the trunk is slow: its acceleration is taken over all ticks.
+        np.subtract(trunk[RATE], self._rate_before, out=trunk[TURNING])
+        trunk[TURNING] /= since_s
+        w, x, y, z = state.attitude()
+        trunk[DOWN] = 2.0 * (w * y - x * z), -2.0 * (y * z + w * x), 2.0 * (x * x + y * y) - 1.0
+        self._extra[:] = extra
+        load = self._look(leg, elapsed_s)
+        self._before[:] = now[DQ]
+        return load
+
+    def _look(self, leg: int, elapsed_s: float) -> float:
+        now, before, trunk = self._now, self._before, self._trunk
+        return look_at_leg(now, before, trunk, elapsed_s, *self._legs[leg], self._extra, self._out)
+
+
+def _table(leg: LegKinematics, reference: Reference) -> Array:
+    """Of one leg. A link's centre counts outwards in y, to the side that the leg is on."""
+    table = np.zeros((len(leg.origins), COLUMNS))
+    table[:, ORIGIN] = leg.origins
+    side = math.copysign(1.0, leg.origins[0][1])
+    for row, link in zip(table, reference.links, strict=False):
+        row[MASS], row[INERTIA] = link.mass, link.inertia
+        row[COM] = link.centre[0], side * link.centre[1], link.centre[2]
+    table[:-1, FRICTION] = reference.friction
+    table[:-1, DAMPING] = reference.damping
+    table[:-1, ARMATURE] = reference.armature
+    table[-1, RADIUS] = leg.foot_radius
+    return table

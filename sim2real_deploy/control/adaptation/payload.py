@@ -1,13 +1,17 @@
-"""What the robot carries: the weight on its feet, as joint torques show it, against the expected.
+"""What the robot carries: the weight on its feet, as joint torques show it, against its own.
 
 Over a few strides the feet carry the robot's weight, however it walks, so a mean of the vertical
 force tells the mass. One leg per call: that spreads the work over the ticks. The feet that stand
-tell the trunk's velocity, too.
+tell the trunk's velocity, too, and the legs that swing their joints' friction.
 """
 
 import math
 
+import numpy as np
+
+from sim2real_deploy.control.adaptation.friction import SWINGS, FrictionEstimator
 from sim2real_deploy.control.adaptation.leg_loads import LegLook
+from sim2real_deploy.control.adaptation.reference import Reference
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.odometry import GRAVITY, legs_of
 
@@ -19,30 +23,42 @@ STANDS_FROM, STANDS_FULL = 30.0, 60.0  # N: from the first on a foot tells the t
 SLIPPING = 0.2  # m/s off the mean velocity, at which a foot counts for half
 USUAL = 0.1  # of each new velocity, in that mean
 UNKNOWN_KG = 10.0  # standard error while nothing is known
-RIPPLE_KG = 0.3  # how far the healthy robot's mean differs from command to command
+RIPPLE_KG = 0.2  # how far the mean differs from command to command, and with a leg's friction
 
 
 class PayloadEstimator:
     """`look` at one leg after another, at `rate_hz` each."""
 
-    def __init__(self, spec: RobotSpec, supported_kg: float, rate_hz: float) -> None:
+    def __init__(
+        self, spec: RobotSpec, reference: Reference, friction: FrictionEstimator, rate_hz: float
+    ) -> None:
         self.legs = legs_of(spec)
+        self._friction = friction
+        self._joints = [np.array(leg.joints, np.int64) for leg in self.legs]
         self.carries = [0.0] * len(self.legs)  # each foot: 0 it swings, 1 it stands
         self.payload_kg = 0.0
         self.error_kg = UNKNOWN_KG  # one standard error
-        self._supported_kg = supported_kg
-        self._look = LegLook(spec, self.legs)
+        self._mass_kg = reference.mass_kg
+        self._look = LegLook(spec, self.legs, reference)
         self._walked = [0.0, 0.0, 0.0]  # vx and vy over standing feet, summed, and their weights
         self._mean_walked = (0.0, 0.0)
         self._loads = [0.0] * len(self.legs)
         self._keep = 1.0 - math.exp(-1.0 / (MEMORY_S * rate_hz))
-        self._means = [supported_kg * GRAVITY] * 2
+        self._means = [reference.mass_kg * GRAVITY] * 2
         self._looks = 0
         self._settled = round(SETTLED * MEMORY_S * rate_hz)
 
-    def look(self, leg: int, state: RobotState) -> None:
-        """At one leg; after the last one the mean load is brought up to date."""
-        load, (vx, vy, _) = self._look.at(leg, state), self._look.velocity.tolist()
+    def glance(self, state: RobotState) -> None:
+        """In the tick before the first leg."""
+        self._look.glance(state)
+
+    def look(self, leg: int, state: RobotState, limited: bool) -> None:
+        """At one leg; after the last one the mean load is brought up to date. While a limit acts
+        nothing is learnt of friction."""
+        load = self._look.at(leg, state, self._friction.believed)
+        vx, vy, _ = self._look.velocity.tolist()
+        if math.isfinite(load) and self._look.force < SWINGS and not limited:
+            self._friction.feel(self._joints[leg], state.dq, self._look.left)
         if abs(load) < LARGEST_LOAD and math.isfinite(vx + vy):  # not so for NaN
             self._loads[leg] = load
             carried = (load - CARRIES_FROM) / (CARRIES_FULL - CARRIES_FROM)
@@ -78,5 +94,5 @@ class PayloadEstimator:
             load = means[stage]
         self._looks += 1
         if self._looks >= self._settled:
-            self.payload_kg = load / GRAVITY - self._supported_kg
+            self.payload_kg = load / GRAVITY - self._mass_kg
             self.error_kg = RIPPLE_KG

@@ -12,15 +12,32 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
 
 PerLegJoint = tuple[Annotated[float, Field(gt=0, le=10)], ...]
+NotNegative = tuple[Annotated[float, Field(ge=0, le=10)], ...]
+Triple = tuple[float, float, float]
 Vector = npt.NDArray[np.float64]
 
 
+PER_LEG = ("strength", "friction", "damping", "armature", "links")  # one for each joint of a leg
+
+
+class Link(Strict):
+    """What a joint of a leg moves, in its own frame; y counts outwards."""
+
+    mass: float = Field(ge=0, le=100)  # kg
+    centre: Triple  # m, of mass
+    inertia: Triple  # kg m^2, about the centre and the frame's axes
+
+
 class Reference(Strict):
-    """Nominal figures; what is estimated is compared with them."""
+    """Nominal figures; what is estimated is compared with them. Lists go down a leg."""
 
     robot: str
-    strength: PerLegJoint  # reported torque by torque asked for, joint by joint down a leg
-    supported_kg: float = Field(gt=0)  # mean weight on the feet as joint torques show it
+    strength: PerLegJoint  # reported torque by torque asked for
+    friction: NotNegative  # Nm, dry
+    damping: NotNegative  # Nms/rad
+    armature: NotNegative  # kg m^2
+    links: tuple[Link, ...]
+    mass_kg: float = Field(gt=0)  # of the whole robot
     sources: dict[str, str]
 
     def strengths(self, spec: RobotSpec) -> Vector:
@@ -42,9 +59,11 @@ def load_reference(spec: RobotSpec) -> Reference:
     if not spec.legs or any(leg.geometry is None for leg in spec.legs.values()):
         raise Refusal(f"adaptation: {spec.name} has legs of unknown lengths; use adaptation:=none")
     for name, leg in spec.legs.items():
-        if len(leg.joints) != len(reference.strength):
-            raise Refusal(
-                f"{path}: strength: {len(reference.strength)} values, leg {name} of {spec.name} "
-                f"has {len(leg.joints)} joints"
-            )
+        for field in PER_LEG:
+            count = len(getattr(reference, field))
+            if len(leg.joints) != count:
+                raise Refusal(
+                    f"{path}: {field}: {count} values, leg {name} of {spec.name} has "
+                    f"{len(leg.joints)} joints"
+                )
     return reference

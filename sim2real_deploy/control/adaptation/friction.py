@@ -1,0 +1,106 @@
+"""Dry friction of each joint beyond the reference model's, learnt while its leg swings.
+
+A leg in the air carries nothing: a torque that the reference model cannot explain, and that turns
+round with the joint's direction, is friction. The two directions have means of their own, so an
+offset (of a sensor, of a link's weight) does no harm, and a joint that turns one way only teaches
+nothing.
+
+What is believed, and made up for, follows by an adaptive law: a dead zone, a rate, projection onto
+its bounds, and leakage where nothing is seen.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.compiled import compiled
+from sim2real_deploy.robots.state import Floats
+
+Array = Any  # a numpy array, as the compiled loops see it
+Vector = npt.NDArray[np.float64]
+
+MEMORY_S = 0.7  # of swinging: time constant of forgetting
+MOVES = 0.5  # rad/s: a slower joint may stick
+SWINGS = 25.0  # N: a foot with more force may stand; friction alone looks like 10
+SANE = 1.2  # of the torque limit: more is no reading
+LEAST = 3.0  # samples in each direction, before anything is believed
+FROM, UNTIL = 0.4, 0.25  # Nm: friction this large is believed, until this small
+RATE = 1.5  # Nm/s: the most that what is believed changes
+LEAKAGE = 0.2  # 1/s: of what is believed, where nothing is seen
+NEVER = 10.0  # Nm: standard error of a joint of which nothing is known
+CORRELATED = 2.0  # samples of one swing err alike: so many count as one
+# Rows of the sums: samples, their torques and the squares, with the joint turning up, then down.
+ROWS = 6
+
+
+@compiled
+def feel(sums: Array, joints: Array, speeds: Array, left: Array, sane: Array, keep: float) -> None:
+    """Take the unexplained torques of one leg in the air into the means of their direction."""
+    for k in range(joints.size):
+        joint, speed, torque = joints[k], speeds[joints[k]], left[k]
+        for row in range(ROWS):
+            sums[row, joint] *= keep
+        if abs(speed) > MOVES and abs(torque) < sane[joint]:  # not so for NaN
+            first = 0 if speed > 0.0 else 3
+            sums[first, joint] += 1.0
+            sums[first + 1, joint] += torque
+            sums[first + 2, joint] += torque * torque
+
+
+@compiled
+def follow(
+    sums: Array,
+    found: Array,
+    error: Array,
+    believed: Array,
+    bound: Array,
+    step_s: float,
+    grow: bool,
+) -> None:
+    """The means' half difference is friction; what is believed follows it."""
+    for j in range(found.size):
+        ups, downs = sums[0, j], sums[3, j]
+        seen = ups >= LEAST and downs >= LEAST
+        if seen:
+            up, down = sums[1, j] / ups, sums[4, j] / downs
+            spread = max(sums[2, j] / ups - up * up, 0.0) / ups
+            spread += max(sums[5, j] / downs - down * down, 0.0) / downs
+            found[j], error[j] = (up - down) / 2.0, math.sqrt(CORRELATED * spread) / 2.0
+            least = UNTIL if believed[j] > 0.0 else FROM
+            wanted = min(found[j], bound[j]) if found[j] >= least else 0.0
+            most = RATE * step_s
+            more = most if grow else 0.0
+            believed[j] += min(max(wanted - believed[j], -most), more)
+        else:
+            error[j] = NEVER
+            believed[j] -= LEAKAGE * step_s * believed[j]
+
+
+class FrictionEstimator:
+    """`feel` each leg that swings, `follow` once a cycle."""
+
+    def __init__(self, torque_limit: Floats, bound: Vector, rate_hz: float) -> None:
+        joints = len(torque_limit)
+        self.found = np.zeros(joints)  # Nm, beyond the reference's
+        self.error = np.full(joints, NEVER)  # one standard error
+        self.believed = np.zeros(joints)  # Nm: of that, what is used
+        self._bound = bound
+        self._sane = SANE * torque_limit.astype(np.float64)
+        self._keep = math.exp(-1.0 / (MEMORY_S * rate_hz))
+        self._step_s = 1.0 / rate_hz
+        self._sums = np.zeros((ROWS, joints))
+        self._speeds = np.zeros(joints)
+        none = np.zeros(1, np.int64)
+        feel(self._sums, none, self._speeds, np.zeros(1), self._sane, self._keep)  # compiles
+        self.follow(grow=False)
+
+    def feel(self, joints: Array, dq: Floats, left: Vector) -> None:
+        self._speeds[:] = dq
+        feel(self._sums, joints, self._speeds, left, self._sane, self._keep)
+
+    def follow(self, grow: bool) -> None:
+        """`grow`: no limit acts, so more may be believed."""
+        sums, bound = self._sums, self._bound
+        follow(sums, self.found, self.error, self.believed, bound, self._step_s, grow)
