@@ -7,7 +7,10 @@ from sim2real_deploy.bags.recorded import labelled
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.topics import ADAPTATION, ESTIMATES
 
-TEXT = "Strength is relative to config/adaptation; a standard error of 1 means not known."
+TEXT = (
+    "Strength is relative to config/adaptation; a standard error of 1 means not known. Friction is "
+    "what a joint has beyond config/adaptation; a standard error of 10 means not known."
+)
 
 ESTIMATES_TEXT = (
     "What the network believes of the robot from a few steps of history, in the units of its "
@@ -22,9 +25,17 @@ def adaptation(view: View) -> Section | None:
     names, rows = labelled(series)
     seconds, last = view.seconds(series), dict(zip(names, rows[-1].tolist(), strict=True))
     joints = view.robot.joint_names
-    head = ("joint", "strength", "standard error", "factor on gains", "torque added, Nm")
-    fields = ("strength", "strength_error", "gain", "torque")
-    by_joint = [[joint, *(last[f"{field}.{joint}"] for field in fields)] for joint in joints]
+    fields = {
+        "strength": "strength",
+        "strength_error": "standard error",
+        "gain": "factor on gains",
+        "torque": "torque added, Nm",
+        "friction": "friction, Nm",
+        "friction_error": "its standard error",
+    }
+    told = {field: title for field, title in fields.items() if f"{field}.{joints[0]}" in last}
+    head = ("joint", *told.values())
+    by_joint = [[joint, *(last[f"{field}.{joint}"] for field in told)] for joint in joints]
     whole = [
         ["payload", last["payload_kg"], last["payload_error_kg"], "kg"],
         ["command delay", last["delay_ms"], "", "ms"],

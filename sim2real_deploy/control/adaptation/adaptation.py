@@ -7,9 +7,11 @@ slowly, and fade out when they are switched off. Limits come afterwards and know
 """
 
 from enum import Enum
+from typing import Any
 
 import numpy as np
 
+from sim2real_deploy.compiled import compiled
 from sim2real_deploy.control.adaptation.feed_forward import feed_forward
 from sim2real_deploy.control.adaptation.friction import FrictionEstimator
 from sim2real_deploy.control.adaptation.payload import PayloadEstimator
@@ -21,12 +23,14 @@ from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.robots.vectors import REST
 
+Array = Any  # a numpy array, as the compiled loops see it
 # Ticks of a cycle: odd, so that in time every tick between two steps of a policy is learnt from.
 # Each part of the work has its own tick of the cycle.
 CYCLE = 11
 LOOKS = 4  # ticks for the legs' loads, from the first tick on; the last tick has a glance before
 PUSH = (4, 9)
 LEARN, COMPARE, ESTIMATE, FOLLOW, GLANCE = 5, 6, 7, 8, 10
+HOLD = (COMPARE, ESTIMATE, GLANCE)  # cheap ones, that have time for what the last step has left
 GAIN_LOW, GAIN_HIGH = 0.8, 1.25  # bounds of the factor on gains
 GAIN_FROM, GAIN_UNTIL = 0.03, 0.02  # a factor this far from one is used, until it is this close
 GAIN_RATE = 0.25  # 1/s: the most that a factor changes
@@ -36,6 +40,31 @@ PAYLOAD_BOUND_KG = 4.0
 PAYLOAD_FROM_KG, PAYLOAD_UNTIL_KG = 0.8, 0.5  # a payload this large is carried, until this small
 PAYLOAD_RATE = 2.0  # kg/s: the most that what is carried changes
 FADE_S = 1.0  # corrections come and go within this time
+
+
+@compiled
+def follow_strength(
+    nominal: Array,
+    strength: Array,
+    level: float,
+    most: float,
+    wanted: Array,
+    uses: Array,
+    factor: Array,
+    gain: Array,
+) -> None:
+    """Move each joint's factor towards nominal by found strength, at its rate, in its bounds."""
+    for j in range(gain.size):
+        wanted[j] = nominal[j] / max(strength[j], 1e-3)
+        off = abs(wanted[j] - 1.0)
+        uses[j] = off > GAIN_FROM or (uses[j] and off > GAIN_UNTIL)
+        goal = min(max(wanted[j], GAIN_LOW), GAIN_HIGH) if uses[j] else 1.0
+        factor[j] += min(max(goal - factor[j], -most), most)
+        gain[j] = 1.0 + level * (factor[j] - 1.0)
+
+
+# The command, the trunk's velocity over standing feet and its rate, the policy, may it correct.
+Steered = tuple[tuple[float, ...], tuple[float, float] | None, float, Policy, bool]
 
 
 class Adapts(str, Enum):
@@ -74,7 +103,7 @@ class Adaptation:
         self._gains = adapts in (Adapts.STRENGTH, Adapts.ALL)
         self._torques = adapts in (Adapts.MRAC, Adapts.ALL)
         self._bounds = bounds
-        self._mass_kg = reference.mass_kg
+        self._supported_kg = reference.supported_kg
         self._cycle_s = CYCLE / spec.wire.rate_hz
         self._push_s = self._cycle_s / len(PUSH)
         self._wanted = np.ones(joints)  # factors, bounds apart
@@ -87,19 +116,20 @@ class Adaptation:
         self._leg_of = np.zeros(joints, np.int64)
         self._payload_kg = 0.0  # that is carried
         self._usable: Flags | None = None  # joints that no limit acted on; None: all
-        self._tick = 0
+        self.phase = 0  # tick of the cycle
         self._seen: int | None = None  # the robot's counter of the last state
-        self._steered = self._waited = False  # this tick, the one before
+        self._to_hold: Steered | None = None  # what a step of the policy has left for a later tick
         for number, leg in enumerate(self.load.legs):
             self._leg_of[list(leg.joints)] = number
-        self._push(self.torque, self.torque)  # compiles
+        self._push(self.torque, self.torque)  # now, and not in the first tick: they are compiled
+        self._follow_strength()
 
     def begin(self) -> None:
         """Walking begins: corrections fade in from nothing, beliefs are kept."""
         self.motors.restart()
         self.hold.begin()
         self.level, self._usable, self._limited = 0.0, None, False
-        self._pushes, self._steered = False, False
+        self._pushes, self._to_hold = False, None
         self._pushed[:] = 0.0
         self.gain[:], self.torque[:] = 1.0, 0.0
 
@@ -112,15 +142,13 @@ class Adaptation:
             self._usable = free if self._usable is None else self._usable & free
 
     def step(self, state: RobotState, allowed: bool) -> bool:
-        """Learn from a state; True when `gain` or `torque` have changed. A tick with a step of the
-        policy has its own work: this waits for the next one."""
-        self._waited, self._steered = self._steered and not self._waited, False
-        if self._waited:
-            return False
-        phase, self._tick = self._tick, (self._tick + 1) % CYCLE
+        """Learn from a state; True when `gain` or `torque` have changed."""
+        phase, self.phase = self.phase, (self.phase + 1) % CYCLE
         fresh, self._seen = state.tick != self._seen, state.tick
         if fresh:
             self._observe(phase, state)
+        if phase in HOLD:
+            self._hold()
         if phase == FOLLOW:
             before = self.gain.tobytes()
             self._fade(allowed)
@@ -136,19 +164,26 @@ class Adaptation:
     def steer(
         self, command: tuple[float, ...], policy: Policy, state: RobotState, allowed: bool
     ) -> tuple[float, ...]:
-        """Once for each step of the policy, before it: the correction of its velocity command.
-        A step in which a limit acted teaches nothing."""
-        self._steered = True
+        """Once for each step of the policy, before it: the correction of its velocity command. For
+        a command that stays the same, what is seen now counts from the next step on."""
         if not self._steers:
             return REST
-        walked, believed = self.load.walked(), policy.estimated_velocity()
-        usable = not self._limited and walked is not None and believed is not None
-        seen = None
-        if usable and walked is not None and believed is not None:
-            seen = VelocityViews((*walked, state.rates()[2]), believed)
+        self._to_hold = command, self.load.walked(), state.rates()[2], policy, allowed
+        if command != self.hold.command:
+            self._hold()
+        return self.hold.trim
+
+    def _hold(self) -> None:
+        """What the last step of the policy has left to do. A step in which a limit acted teaches
+        nothing."""
+        if self._to_hold is None:
+            return
+        command, walked, turned, policy, allowed = self._to_hold
+        self._to_hold, believed, seen = None, policy.estimated_velocity(), None
+        if walked is not None and believed is not None and not self._limited:
+            seen = VelocityViews((*walked, turned), believed)
         self._limited = False
         self.hold.step(command, seen, 1.0 / policy.contract.rate_hz, allowed)
-        return self.hold.trim
 
     def _observe(self, phase: int, state: RobotState) -> None:
         if phase < LOOKS:
@@ -173,13 +208,9 @@ class Adaptation:
             self._follow_strength()
 
     def _follow_strength(self) -> None:
-        self._wanted = self.nominal / np.maximum(self.motors.strength, 1e-3)
-        off = np.abs(self._wanted - 1.0)
-        self._uses = (off > GAIN_FROM) | (self._uses & (off > GAIN_UNTIL))
-        bounded = np.minimum(np.maximum(self._wanted, GAIN_LOW), GAIN_HIGH)
-        change, most = np.where(self._uses, bounded, 1.0) - self._factor, GAIN_RATE * self._cycle_s
-        self._factor += np.minimum(np.maximum(change, -most), most)
-        self.gain[:] = 1.0 + self.level * (self._factor - 1.0)
+        most = GAIN_RATE * self._cycle_s
+        arrays = self._wanted, self._uses, self._factor, self.gain
+        follow_strength(self.nominal, self.motors.strength, self.level, most, *arrays)
 
     def _follow_payload(self) -> None:
         found = min(max(self.load.payload_kg, 0.0), PAYLOAD_BOUND_KG)
@@ -190,7 +221,7 @@ class Adaptation:
         self._at_limit = False
 
     def _push(self, torque: Floats, speed: Floats) -> None:
-        share = self._payload_kg / (self._mass_kg + self._payload_kg)
+        share = self._payload_kg / (self._supported_kg + self._payload_kg)
         self._shares[:] = [share * carries for carries in self.load.carries]
         self._torque_and_speed[0], self._torque_and_speed[1] = torque, speed
         self._pushes = feed_forward(

@@ -7,14 +7,14 @@ from sim2real_deploy.control.adaptation.payload import UNKNOWN_KG
 from sim2real_deploy.robots.state import Floats
 
 # One of each per joint, and then one for the robot.
-PER_JOINT = ("strength", "strength_error", "gain", "torque")
+PER_JOINT = ("strength", "strength_error", "gain", "torque", "friction", "friction_error")
 WHOLE = ("payload_kg", "payload_error_kg", "delay_ms", "strain", "level")
 HOLD = ("off_vx", "off_vy", "off_wz", "trim_vx", "trim_vy", "trim_wz")  # velocity hold
 APART = 0.03  # strength this far from the expected is worth a word
 
 
 def names(adaptation: Adaptation) -> tuple[str, ...]:
-    """`strength` is relative to what is expected of the joint."""
+    """`strength` is relative to what is expected of the joint, `friction` what is beyond that."""
     by_joint = [f"{field}.{joint}" for field in PER_JOINT for joint in adaptation.joint_names]
     return (*by_joint, *WHOLE, *HOLD)
 
@@ -22,7 +22,9 @@ def names(adaptation: Adaptation) -> tuple[str, ...]:
 def values(adaptation: Adaptation) -> Floats:
     """In the order of `names`."""
     motors, load, nominal = adaptation.motors, adaptation.load, adaptation.nominal
-    rows = (motors.strength / nominal, motors.error / nominal, adaptation.gain, adaptation.torque)
+    friction = adaptation.friction
+    strengths = motors.strength / nominal, motors.error / nominal
+    rows = *strengths, adaptation.gain, adaptation.torque, friction.found, friction.error
     delay_ms = 1000.0 * motors.delay_ticks * adaptation.period_s
     whole = (load.payload_kg, load.error_kg, delay_ms, adaptation.strain, adaptation.level)
     hold = (*adaptation.hold.deviation, *adaptation.hold.trim)
@@ -36,6 +38,9 @@ def words(adaptation: Adaptation) -> dict[str, str]:
     if motors.delay_ticks:
         facts["command delay"] = f"{1000.0 * motors.delay_ticks * adaptation.period_s:.0f} ms"
         facts["motor strength"] = _strengths(adaptation)
+    if any(rubbing := adaptation.friction.believed):
+        joints = zip(adaptation.joint_names, rubbing.tolist(), strict=True)
+        facts["more friction"] = ", ".join(f"{name} {nm:.1f} Nm" for name, nm in joints if nm)
     if load.error_kg < UNKNOWN_KG:
         facts["payload"] = f"{load.payload_kg:+.1f} kg, give or take {load.error_kg:.1f}"
     return facts

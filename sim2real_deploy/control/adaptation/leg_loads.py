@@ -25,7 +25,7 @@ ORIGIN, COM, INERTIA = slice(0, 3), slice(4, 7), slice(7, 10)
 MASS, FRICTION, DAMPING, ARMATURE, COLUMNS = 3, 10, 11, 12, 13
 RADIUS = MASS  # in the last row
 # Rows of the trunk's motion.
-RATE, FORCE, TURNING, DOWN = range(4)
+RATE, FORCE, RATE_BEFORE, TURNING, DOWN = range(5)
 # Rows of the joints' motion.
 Q, DQ, TORQUE, DDQ = range(4)
 
@@ -139,7 +139,9 @@ def look_at_leg(
     now: Array,
     before: Array,
     trunk: Array,
+    quaternion: Array,
     elapsed_s: float,
+    since_s: float,
     leg: Array,
     table: Array,
     extra: Array,
@@ -149,6 +151,11 @@ def look_at_leg(
     the size of the force at the foot, and of each joint the torque that the reference model cannot
     explain for a leg in the air."""
     count = leg.shape[1]
+    w, x, y, z = quaternion
+    trunk[DOWN, 0], trunk[DOWN, 1] = 2.0 * (w * y - x * z), -2.0 * (y * z + w * x)
+    trunk[DOWN, 2] = 2.0 * (x * x + y * y) - 1.0
+    # Gyroscopes are noisy and the trunk is slow: its acceleration is taken since the glance.
+    trunk[TURNING] = (trunk[RATE] - trunk[RATE_BEFORE]) / since_s
     joints, turns, columns = np.zeros((4, count)), np.zeros((count, 3)), np.zeros((count, 3))
     foot, force, spin, part = np.zeros(3), np.zeros(3), trunk[RATE].copy(), np.zeros(3)
     for k in range(count):
@@ -172,6 +179,7 @@ def look_at_leg(
     down = trunk[DOWN]
     cross(spin, -table[count, RADIUS] * down, part)
     out[:3] += part
+    before[:] = now[DQ]
     return float(force[0] * down[0] + force[1] * down[1] + force[2] * down[2])
 
 
@@ -187,11 +195,10 @@ class LegLook:
         self.velocity, self.left = self._out[:3], self._out[4:]
         # Arrays of one type and layout, whatever a state's are: compiled once, before any tick.
         self._now, self._before = np.zeros((3, spec.joint_count)), np.zeros(spec.joint_count)
-        self._trunk, self._rate_before = np.zeros((4, 3)), np.zeros(3)
-        self._extra = np.zeros(spec.joint_count)
+        self._trunk, self._quaternion = np.zeros((5, 3)), np.array((1.0, 0.0, 0.0, 0.0))
         self._tick = self._glanced = 0
         for leg in range(len(self._legs)):
-            self._look(leg, 1.0)
+            self._look(leg, 1.0, 1.0, np.zeros(spec.joint_count))
 
     @property
     def force(self) -> float:
@@ -201,32 +208,25 @@ class LegLook:
     def glance(self, state: RobotState) -> None:
         """Accelerations are differences from here on."""
         self._tick = self._glanced = state.tick
-        self._before[:], self._rate_before[:] = state.dq, state.gyroscope
+        self._before[:], self._trunk[RATE_BEFORE] = state.dq, state.gyroscope
 
     def at(self, leg: int, state: RobotState, extra: Array) -> float:
         """The load; NaN where the state before this one is missing. `extra`: dry friction of each
         joint beyond the reference's."""
-        elapsed_s, since_s = (state.tick - self._tick) / 1e3, (state.tick - self._glanced) / 1e3
-        self._tick = state.tick
-        now, trunk = self._now, self._trunk
+        tick, now, trunk = state.tick, self._now, self._trunk
+        elapsed_s, since_s = (tick - self._tick) / 1e3, (tick - self._glanced) / 1e3
+        self._tick = tick
+        if not 0.0 < elapsed_s < LONGEST_S:
+            self._before[:] = state.dq
+            return math.nan
         now[:2], now[2] = state.motion(), state.torque
         trunk[RATE], trunk[FORCE] = state.gyroscope, state.accelerometer
-        if not 0.0 < elapsed_s < LONGEST_S:
-            self._before[:] = now[DQ]
-            return math.nan
-        # Gyroscopes are noisy and the trunk is slow: its acceleration is taken over all ticks.
-        np.subtract(trunk[RATE], self._rate_before, out=trunk[TURNING])
-        trunk[TURNING] /= since_s
-        w, x, y, z = state.attitude()
-        trunk[DOWN] = 2.0 * (w * y - x * z), -2.0 * (y * z + w * x), 2.0 * (x * x + y * y) - 1.0
-        self._extra[:] = extra
-        load = self._look(leg, elapsed_s)
-        self._before[:] = now[DQ]
-        return load
+        self._quaternion[:] = state.quaternion
+        return self._look(leg, elapsed_s, since_s, extra)
 
-    def _look(self, leg: int, elapsed_s: float) -> float:
-        now, before, trunk = self._now, self._before, self._trunk
-        return look_at_leg(now, before, trunk, elapsed_s, *self._legs[leg], self._extra, self._out)
+    def _look(self, leg: int, elapsed_s: float, since_s: float, extra: Array) -> float:
+        motion = self._now, self._before, self._trunk, self._quaternion
+        return look_at_leg(*motion, elapsed_s, since_s, *self._legs[leg], extra, self._out)
 
 
 def _table(leg: LegKinematics, reference: Reference) -> Array:

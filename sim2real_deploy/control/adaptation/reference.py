@@ -38,6 +38,7 @@ class Reference(Strict):
     armature: NotNegative  # kg m^2
     links: tuple[Link, ...]
     mass_kg: float = Field(gt=0)  # of the whole robot
+    supported_kg: float = Field(gt=0)  # what legs that stand have their torque from
     sources: dict[str, str]
 
     def strengths(self, spec: RobotSpec) -> Vector:

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.compiled import quickest
+from sim2real_deploy.compiled import compiled, quickest
 from sim2real_deploy.robots.state import Floats
 
 Vector = npt.NDArray[np.float64]
 Array = Any  # a numpy array, as the compiled loops see it
 Sums = tuple[Array, Array, Array, Array, Array]  # now, mean, squares, products, samples
+Judgement = tuple[Array, Array, Array, Array]  # ready, slope, missing, unexplained
 Flags = npt.NDArray[np.bool_]
 
 DELAYS = 8  # ticks: from one to so many
@@ -78,6 +79,54 @@ def _learn(sent: Array, seen: Array, usable: Array, sane: Array, share: float, s
 learn = quickest(_learn, plain_learn)
 
 
+@compiled
+def judge(
+    squares: Array, products: Array, samples: Array, full: float, excited: Array, out: Judgement
+) -> int:
+    """How well each delay explains the torques, where there is enough to tell: the place of the
+    best, -1 for none."""
+    ready, slope, missing, unexplained = out
+    delays, some = products.shape[0], False
+    for j in range(samples.size):
+        ready[j] = samples[j] > full and squares[0, j] > excited[j]
+        some = some or ready[j]
+    if not some:
+        return -1
+    best = 0
+    for d in range(delays):
+        missing[d] = 0.0
+        for j in range(samples.size):
+            slope[d, j] = products[d, j] / (squares[d, j] + _TINY)
+            if ready[j]:  # share of the torque's spread that is not explained
+                missing[d] += 1.0 - slope[d, j] * products[d, j] / (squares[delays, j] + _TINY)
+        if missing[d] < missing[best]:
+            best = d
+    for j in range(samples.size):
+        left = squares[delays, j] + _TINY - slope[best, j] * products[best, j]
+        unexplained[j] = max(left, 0.0) / (squares[best, j] + _TINY)
+    return best
+
+
+@compiled
+def settle(judged: Judgement, best: int, share: float, strength: Array, error: Array) -> None:
+    """Strength and its standard error. The delay may be off, too: by half a tick at least, and by
+    every delay that explains the torques about as well as the best."""
+    ready, slope, missing, unexplained = judged
+    last = missing.size - 1
+    for j in range(strength.size):
+        if not ready[j] or slope[best, j] <= 0.0:
+            continue
+        low = high = slope[best, j]
+        for d in range(last + 1):
+            if missing[d] <= AS_GOOD * missing[best]:
+                low, high = min(low, slope[d, j]), max(high, slope[d, j])
+        around = abs(slope[max(best - 1, 0), j] - slope[min(best + 1, last), j])
+        delay = max(DELAY_ERROR_TICKS / 2 * around, (high - low) / 2)
+        found = math.sqrt(CORRELATED * share * unexplained[j] + delay * delay)
+        if found < CERTAIN:
+            strength[j], error[j] = slope[best, j], found
+
+
 class StrengthEstimator:
     """`remember` every command, `learn` at `rate_hz`, then `compare` and `estimate`: in parts, so
     that no tick has to do it all."""
@@ -103,9 +152,9 @@ class StrengthEstimator:
         self._mean = np.zeros_like(self._now)
         self._squares = np.zeros_like(self._now)  # sums about the means, fading
         self._products = np.zeros((DELAYS, joints))  # likewise, of law and torque
-        self._ready = np.zeros(joints, np.bool_)
-        self._slope = np.zeros((DELAYS, joints))
-        self._compared: tuple[int, Vector, Vector] | None = None
+        slope, missing = np.zeros((DELAYS, joints)), np.zeros(DELAYS)
+        self._judged = np.zeros(joints, np.bool_), slope, missing, np.zeros(joints)
+        self._best = -1  # place of the delay that explains most
         self._compile()
 
     def _compile(self) -> None:
@@ -113,6 +162,8 @@ class StrengthEstimator:
         self._known = DELAYS
         none = np.zeros(len(self._sane), np.float32)
         self.learn(none, none, none, np.zeros(len(self._sane), np.bool_))
+        self.compare()
+        settle(self._judged, 0, self._share, self.strength, self.error)
         self.restart()
 
     def restart(self) -> None:
@@ -142,36 +193,13 @@ class StrengthEstimator:
         )
 
     def compare(self) -> None:
-        """How well each delay explains the torques, where there is enough to tell."""
-        law, torque = self._squares[:-1], self._squares[-1] + _TINY
-        self._ready = (self._samples > self._full) & (law[0] > self._excited)
-        if not self._ready.any():
-            return
-        self._slope = self._products / (law + _TINY)
-        explained = self._slope * self._products / torque  # share of the torque's spread
-        missing = self._ready.sum() - explained @ self._ready  # of all joints, by delay
-        best = int(missing.argmin())
-        self.delay_ticks = DELAYS - best
-        unexplained = np.maximum(1.0 - explained[best], 0.0) * torque / (law[best] + _TINY)
-        self._compared = best, missing, unexplained
+        """How well each delay explains the torques."""
+        sums = self._squares, self._products, self._samples
+        self._best = judge(*sums, self._full, self._excited, self._judged)
+        if self._best >= 0:
+            self.delay_ticks = DELAYS - self._best
 
     def estimate(self) -> None:
         """Strength and its standard error, of the last `compare`."""
-        if self._compared is None:
-            return
-        best, missing, unexplained = self._compared
-        self._compared = None
-        noise = np.sqrt(CORRELATED * self._share * unexplained)
-        error = np.hypot(noise, self._delay_error(self._slope, missing, best))
-        found = self._ready & (error < CERTAIN) & (self._slope[best] > 0.0)
-        np.copyto(self.strength, self._slope[best], where=found)
-        np.copyto(self.error, error, where=found)
-
-    @staticmethod
-    def _delay_error(slope: Vector, missing: Vector, best: int) -> Vector:
-        """How far strength may be off because the delay is: by half a tick at least, and by every
-        delay that explains the torques about as well as the best."""
-        around = slope[max(best - 1, 0)] - slope[min(best + 1, DELAYS - 1)]
-        as_good = slope[missing <= AS_GOOD * missing[best]]
-        apart = (as_good.max(axis=0) - as_good.min(axis=0)) / 2
-        return np.asarray(np.maximum(DELAY_ERROR_TICKS / 2 * np.abs(around), apart))
+        if self._best >= 0:
+            settle(self._judged, self._best, self._share, self.strength, self.error)

@@ -71,7 +71,7 @@ class VelocityHold:
     def begin(self) -> None:
         """Walking begins: no correction, no reference."""
         self.trim: tuple[float, ...] = REST  # added to the command; float32 values, as recorded
-        self._command: tuple[float, ...] | None = None
+        self.command: tuple[float, ...] | None = None  # that `trim` is for
         self._restart(REST)
 
     def _restart(self, missed: Sequence[float]) -> None:
@@ -93,8 +93,8 @@ class VelocityHold:
         """`seen` is None where the velocity is not known. `trim` corrects this command."""
         known = seen is not None and math.isfinite(sum(seen.velocity) + sum(seen.believed))
         missed = REST if seen is None or not known else _minus(seen.velocity, command)
-        if command != self._command:
-            self._command = command
+        if command != self.command:
+            self.command = command
             self._restart(missed)
         if seen is not None and known:
             self._observe(missed, _minus(seen.believed[:2], seen.velocity[:2]), period_s)
