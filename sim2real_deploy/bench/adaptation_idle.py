@@ -1,8 +1,11 @@
 """Adaptation where it is not needed: the gate's scenarios with and without it, and a long walk.
 
-Scenarios that do weaken or load the robot are among them; there it may do better, never worse.
+Each trial runs twice on the same robot, so the errors are compared in pairs; successes by Fisher's
+exact test. Scenarios that do weaken or load the robot are among them; there it may do better, never
+worse.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,23 +21,39 @@ from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.robots import load_robot
 
 ENGINE = "mujoco"
-LEAST_NOISE = 0.01  # m/s, rad/s
+LEAST_NOISE = 0.01  # m/s, rad/s: a mean error that grows by less is no harm
+CHANCE = 0.05  # fewer successes than this likely are adaptation's fault
 DRIFT = 0.02  # m/s, rad/s: of the velocity, from the first minutes to the last
 SAMPLE_EVERY = 5  # ticks
 
 
 @dataclass(frozen=True, slots=True)
 class IdleRow:
-    """One scenario without and with adaptation; errors are lengths of (vx, vy, wz)."""
+    """One scenario without and with adaptation: the same trials. Errors are lengths of (vx, vy,
+    wz)."""
 
     name: str
+    trials: int
     successes: tuple[int, int]
     error: tuple[float, float]
-    noise: float  # two standard errors of the mean without
+    noise: float  # two standard errors of the mean of the trials' differences
 
     @property
     def worse(self) -> float:
         return self.error[1] - self.error[0]
+
+    @property
+    def by_chance(self) -> float:
+        """How likely as few successes with adaptation are if it makes no difference (Fisher)."""
+        return fewer_by_chance(*self.successes, self.trials)
+
+
+def fewer_by_chance(without: int, with_it: int, trials: int) -> float:
+    """Fisher's exact test, one-sided, for two samples of the same size."""
+    both = without + with_it
+    least = max(0, both - trials)
+    ways = [math.comb(trials, k) * math.comb(trials, both - k) for k in range(least, with_it + 1)]
+    return sum(ways) / math.comb(2 * trials, both)
 
 
 def run(
@@ -50,11 +69,17 @@ def run(
     for row in rows:
         name, noise = f"{row.name}: error grows by", max(row.noise, LEAST_NOISE)
         checks.append(Check.at_most(name, row.worse, noise))
-        checks.append(Check.at_least(f"{row.name}: successes", row.successes[1], row.successes[0]))
+        checks.append(Check.at_least(f"{row.name}: fewer by chance", row.by_chance, CHANCE))
     raw: dict[str, object] = {
         "trials": trials,
         "scenarios": [
-            {"name": r.name, "successes": r.successes, "error": r.error, "noise": r.noise}
+            {
+                "name": r.name,
+                "successes": r.successes,
+                "by_chance": r.by_chance,
+                "error": r.error,
+                "noise": r.noise,
+            }
             for r in rows
         ],
     }
@@ -79,11 +104,20 @@ def _compare(bundle: Bundle, scenario: Scenario, trials: int) -> IdleRow:
         [watch_episode(bundle, ENGINE, scenario, trial, mode)[0] for trial in range(trials)]
         for mode in (OFF, ON)
     ]
-    errors = [np.array([_error(episode) for episode in episodes]) for episodes in by_mode]
-    without, with_it = (sum(episode.success for episode in episodes) for episodes in by_mode)
-    noise = 2.0 * float(errors[0].std(ddof=min(1, trials - 1))) / float(np.sqrt(trials))
-    means = float(np.nanmean(errors[0])), float(np.nanmean(errors[1]))
-    return IdleRow(scenario.name, (without, with_it), means, noise)
+    return row_of(scenario.name, *by_mode)
+
+
+def row_of(name: str, without: list[Episode], with_it: list[Episode]) -> IdleRow:
+    """Trials that ended early have no error: those of both are compared."""
+    pairs = np.array([[_error(a), _error(b)] for a, b in zip(without, with_it, strict=True)])
+    pairs = pairs[np.isfinite(pairs).all(axis=1)]
+    means, noise = (np.nan, np.nan), np.nan
+    if len(pairs):
+        means = float(pairs[:, 0].mean()), float(pairs[:, 1].mean())
+        grown = pairs[:, 1] - pairs[:, 0]
+        noise = 2.0 * float(grown.std(ddof=min(1, len(pairs) - 1)) / np.sqrt(len(pairs)))
+    successes = sum(e.success for e in without), sum(e.success for e in with_it)
+    return IdleRow(name, len(without), successes, means, noise)
 
 
 def _error(episode: Episode) -> float:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from sim2real_deploy.bench.c_responder import STRUCTURES, CResponder
+from sim2real_deploy.control.adaptation import open_adaptation
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.modes import Mode, ModeEvent
@@ -39,9 +40,12 @@ _TICK = struct.Struct("<I")
 Contestant = Callable[[int, RobotSpec, str, Connection], None]
 
 
-def contestants(c_library: Path | None) -> dict[str, Contestant]:
-    """All that can run here; the C ones when they were built."""
-    found: dict[str, Contestant] = {"echo": echo, "ours": ours}
+def contestants(c_library: Path | None, adaptation: str = "none") -> dict[str, Contestant]:
+    """All that can run here; the C ones when they were built. With adaptation, ours runs without it
+    beside."""
+    found: dict[str, Contestant] = {"echo": echo, "ours": partial(ours, adaptation=adaptation)}
+    if adaptation != "none":
+        found["ours, adaptation off"] = ours
     if c_library is not None:
         found |= {name: partial(in_c, c_library, name) for name in STRUCTURES}
     if vendor.installed():
@@ -90,9 +94,12 @@ class MarkedLink(DdsLink):
         self._writer: Any = _MarkingWriter(self._intake, self._writer, spec)
 
 
-def ours(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
+def ours(
+    domain: int, spec: RobotSpec, policy: str, pipe: Connection, adaptation: str = "none"
+) -> None:
     link = MarkedLink(spec, domain)
-    controller = Controller(spec, load_stage(), load_bundle(policy, spec).open())
+    adapts = open_adaptation(spec, adaptation)
+    controller = Controller(spec, load_stage(), load_bundle(policy, spec).open(), adapts)
     controller.situation.sport_released = True
     loop = ControlLoop(link, controller, Unsupervised())
 

@@ -21,6 +21,7 @@ from sim2real_deploy.bench import c_responder
 from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.bench.contestants import INTERFACE, Contestant, contestants, standing
 from sim2real_deploy.checks import Check
+from sim2real_deploy.control.adaptation import Adapts, allowed
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import RobotSpec, load_robot
@@ -90,17 +91,20 @@ def judge(found: dict[str, AnswerTimes], note: str = "") -> BenchResult:
     return BenchResult("bench control", checks, raw, ("LowState to LowCmd", *found), rows)
 
 
-def run(robot: str, policy: str, seconds: float, progress: Progress) -> BenchResult:
+def run(
+    robot: str, policy: str, seconds: float, adaptation: str, progress: Progress
+) -> BenchResult:
     """Each contestant runs for `seconds` in all."""
     spec = load_robot(robot)
     load_bundle(policy, spec)  # refuses here and not in a child process
+    allowed(adaptation, Adapts.ALL)
     with tempfile.TemporaryDirectory() as folder:
         built, note = None, ""
         try:
             built = c_responder.build(Path(folder))
         except Refusal as why:
             note = f"the C responder could not be built: {why}"
-        turns = _alternate(contestants(built), spec, policy, seconds, progress)
+        turns = _alternate(contestants(built, adaptation), spec, policy, seconds, progress)
     progress("done", 1.0)
     return judge(turns, note)
 

@@ -24,12 +24,13 @@ def control(
     seconds: Annotated[float, typer.Option(min=6.0, help="How long each of them runs.")] = 15.0,
     policy: Policy = "go2_walk",
     robot: Robot = "go2",
+    adaptation: Annotated[str, typer.Option(help="What corrects in ours, as in `up`.")] = "none",
 ) -> None:
     """LowState to LowCmd at 500 Hz: ours, C, the vendor SDK's usual loop, and a bare echo."""
     from sim2real_deploy.bench import control as benchmark
     from sim2real_deploy.bench.conduct import conduct
 
-    measure = partial(benchmark.run, robot, policy, seconds)
+    measure = partial(benchmark.run, robot, policy, seconds, adaptation)
     raise typer.Exit(conduct("bench control", measure, json))
 
 

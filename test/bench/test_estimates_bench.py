@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sim2real_deploy.bench.adaptation_idle import IdleRow
+from sim2real_deploy.bench.adaptation_idle import IdleRow, fewer_by_chance
 from sim2real_deploy.bench.estimates import HiddenRobot, _accuracy
 from sim2real_deploy.robots import load_robot
 
@@ -27,4 +27,11 @@ def test_a_hidden_robot_is_what_it_says():
 
 
 def test_worse_is_more_error_with_than_without():
-    assert IdleRow("flat", (3, 3), (0.05, 0.04), 0.01).worse == pytest.approx(-0.01)
+    assert IdleRow("flat", 3, (3, 3), (0.05, 0.04), 0.01).worse == pytest.approx(-0.01)
+
+
+def test_fewer_successes_count_only_where_chance_would_hardly_give_them():
+    assert fewer_by_chance(20, 20, 20) == 1.0
+    assert fewer_by_chance(20, 19, 20) == pytest.approx(0.5)
+    assert fewer_by_chance(20, 14, 20) == pytest.approx(0.010, abs=0.001)  # scipy's fisher_exact
+    assert fewer_by_chance(10, 12, 20) > 0.5
