@@ -32,6 +32,7 @@ FORMATS: tuple[Format, ...] = (
     legged_gym,
 )
 METADATA_FORMATS: tuple[MetadataFormat, ...] = (onnx_metadata, holosoma)
+USUAL_NAMES = ("policy.yaml", "deploy.yaml", "env.yaml", "config.yaml")
 LISTED = 30  # policies, at most, when a folder holds many
 DEEPEST = 8  # folders below the one named
 
@@ -70,6 +71,8 @@ def _described(source: Path) -> tuple[Format, Path, Any] | None:
     for form in FORMATS:
         files = [(file, content) for file, content in contents if form.recognises(file, content)]
         beside = [pair for pair in files if pair[0].parent == files[0][0].parent]
+        if len(beside) > 1:  # a backup beside it, deploy_old.yaml, is not meant
+            beside = [pair for pair in beside if pair[0].name in USUAL_NAMES] or beside
         if len(beside) > 1:
             names = ", ".join(file.name for file, _ in beside)
             raise Refusal(f"{source}: several files describe a policy ({names}); name one of them")
