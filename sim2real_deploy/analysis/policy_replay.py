@@ -326,4 +326,5 @@ def _targets(bundle: Bundle, actions: Floats) -> Floats:
         np.array(v, np.float32) for v in (contract.action.scale, contract.action.offset)
     )
     targets[:, order] = offset + scale * clipped
+    targets[:, list(bundle.spec.wheels)] = 0.0  # they have a speed instead
     return targets

@@ -111,8 +111,9 @@ def _begins(
     column: dict[str, npt.NDArray[np.float64]], stepped: npt.NDArray[np.intp], place: int
 ) -> npt.NDArray[np.int64]:
     """For each step of the run, how the policy at this place begins, if it does. A walk starts it
-    fresh. During a switch two policies step by turns, so one goes on if it ran in one of the last
-    two steps, unless it was asked for anew; else it takes over from the policy that was active."""
+    fresh. It goes on if it ran in the last step; or in the one before that, if they alternate as in
+    a switch: the policy being left steps one tick after the active one. Else it takes over from the
+    policy that was active."""
     walking = column["mode"] == Mode.WALKING
     entered = walking & ~np.concatenate(([False], walking[:-1]))
     walk = np.cumsum(entered)[stepped]
@@ -123,9 +124,13 @@ def _begins(
         if j == 0 or walk[j] != walk[j - 1]:
             begins[j] = FRESH
             continue
-        ran_lately = (ran[j - 1] | (ran[j - 2] if j > 1 and walk[j] == walk[j - 2] else 0)) >> place
-        asked_for = active[j] == place != active[j - 1] and not ran[j - 1] >> place & 1
-        if asked_for or not ran_lately & 1:
+        asked_for = active[j] == place != active[j - 1]
+        alternates = j > 1 and walk[j] == walk[j - 2] and ran[j - 2] >> place & 1
+        alternates = alternates and 1 in (
+            stepped[j] - stepped[j - 1],
+            stepped[j - 1] - stepped[j - 2],
+        )
+        if not ran[j - 1] >> place & 1 and (asked_for or not alternates):
             others = [k for k in range(int(ran[j - 1]).bit_length()) if ran[j - 1] >> k & 1]
             begins[j] = active[j - 1] if active[j - 1] != place else others[0]
     return begins

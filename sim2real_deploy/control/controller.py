@@ -271,6 +271,7 @@ class Controller:
             self._event(ModeEvent.DONE, now_ns, self.reason)
             return
         error = np.abs(self.state.q - self.spec.stand_pose)
+        error[list(self.spec.wheels)] = 0.0
         worst = int(error.argmax())
         if error[worst] <= REACHED_RAD:
             self._event(ModeEvent.DONE, now_ns, self.reason)

@@ -24,12 +24,13 @@ class HandOver:
         mix(before.q, policy.target, x, asked.q)
         mix(before.kp, policy.kp, x, asked.kp)
         mix(before.kd, policy.kd, x, asked.kd)
-        asked.dq.fill(0.0)
+        mix(before.dq, policy.speed, x, asked.dq)
         asked.torque.fill(0.0)
         return share >= 1.0
 
 
 def command_of(policy: Policy) -> JointCommand:
     """A view of a policy's targets and gains: it follows each of the policy's steps."""
-    rest = np.zeros_like(policy.target)
-    return JointCommand(policy.target, rest, policy.kp, policy.kd, rest)
+    return JointCommand(
+        policy.target, policy.speed, policy.kp, policy.kd, np.zeros_like(policy.target)
+    )

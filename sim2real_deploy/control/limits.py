@@ -108,6 +108,8 @@ class Limiter:
     def __init__(self, spec: RobotSpec, stage: Stage) -> None:
         margin = np.float32(stage.joint_margin)
         self.low, self.high = spec.position_low + margin, spec.position_high - margin
+        for bound in (self.low, self.high):  # a wheel has no target position
+            bound[list(spec.wheels)] = 0.0
         self.velocity = spec.velocity_limit * np.float32(stage.joint_velocity_fraction)
         self.torque = spec.torque_limit * np.float32(stage.torque_fraction)
         step = np.full(spec.joint_count, np.float32(stage.joint_step))

@@ -88,6 +88,8 @@ class Walking:
             return
         if self.stepped:
             self._asked.q[:] = policy.target
+            if policy.wheels:
+                self._asked.dq[:] = policy.speed
         if self._adaptation is not None and self._adaptation.step(state, may_adapt):
             self._correct(self._adaptation, policy.kp, policy.kd)
 

@@ -64,7 +64,9 @@ class WireClaim:
         state = self._link.latest
         if state is None or self._link.now_ns() - state.received_ns > FRESH_NS:
             raise Refusal("no fresh state from the robot: cannot tell whether it lies down")
-        return bool(np.max(np.abs(state.q - self._spec.sit_pose)) < LYING_RAD)
+        error = np.abs(state.q - self._spec.sit_pose)
+        error[list(self._spec.wheels)] = 0.0
+        return bool(np.max(error) < LYING_RAD)
 
     def _lie_down(self) -> None:
         """Released while it stands, the robot would collapse."""

@@ -99,8 +99,11 @@ def check_against_robot(contract: Contract, spec: RobotSpec, where: str) -> None
         _check_pose(joint, contract.action.offset[i], f"{where}: action.offset.{i}")
         _check_gains(joint, contract.kp[i], contract.kd[i], where, f".{i}")
         _check_scale(joint, contract.action.scale[i], f"{where}: action.scale.{i}")
+        _check_wheel(joint, joint.name in contract.action.speeds, contract.kp[i], where)
     for i, held in enumerate(contract.held):
         joint = spec.joints[spec.joint_names.index(held.joint)]
+        if joint.wheel and held.kp:
+            raise Refusal(f"{where}: held.{i}.kp: {joint.name} is a wheel, which has no position")
         _check_pose(joint, held.position, f"{where}: held.{i}.position")
         _check_gains(joint, held.kp, held.kd, f"{where}: held.{i}", "")
 
@@ -123,9 +126,17 @@ def _check_gains(joint: Joint, kp: float, kd: float, where: str, suffix: str) ->
 def _check_scale(joint: Joint, scale: float, where: str) -> None:
     """Actions are of the order of 1: they must move the joint, and not far beyond its stops."""
     low, high = joint.position
-    most = LARGEST_SCALE * (high - low)
+    most = joint.velocity if joint.wheel else LARGEST_SCALE * (high - low)
     if not 0 < scale <= most:
         raise Refusal(f"{where}: {joint.name} has {scale}; allowed is above 0, up to {most:.4g}")
+
+
+def _check_wheel(joint: Joint, by_speed: bool, kp: float, where: str) -> None:
+    if joint.wheel != by_speed:
+        fault = "is a wheel: list it" if joint.wheel else "is no wheel: do not list it"
+        raise Refusal(f"{where}: action.speeds: {joint.name} {fault}")
+    if joint.wheel and kp:
+        raise Refusal(f"{where}: kp: {joint.name} is a wheel, driven by velocity: {kp} is not 0")
 
 
 def replay_golden(policy: Policy, where: str) -> None:

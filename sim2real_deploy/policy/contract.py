@@ -39,6 +39,8 @@ class Group(Strict):
 class Action(Strict):
     """target = offset + scale * clip(action); `observed` is what the term last_action contains."""
 
+    speeds: tuple[str, ...] = ()  # wheels: their target is a velocity, rad/s
+
     output: str
     scale: tuple[float, ...]
     offset: tuple[float, ...]
@@ -158,6 +160,9 @@ class Contract(Strict):
         for i, (low, high) in enumerate(self.action.clip or ()):
             if not low < high:
                 raise ValueError(f"action.clip.{i}: {low} is not below {high}")
+        strange = [name for name in self.action.speeds if name not in self.joints]
+        if strange:
+            raise ValueError(f"action.speeds: '{strange[0]}' is not one of the joints")
         inputs = [group.input for group in self.observations]
         inputs += [state.input for state in self.recurrence]
         if len(set(inputs)) != len(inputs):

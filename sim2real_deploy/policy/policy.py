@@ -74,6 +74,10 @@ class Policy:
                 (action.offset, self._held),
             )
         )
+        # Wheels: their places among the robot's joints, and their target velocity, rad/s.
+        self.wheels = [spec.joint_names.index(name) for name in contract.action.speeds]
+        self._wheel_places = [contract.joints.index(name) for name in contract.action.speeds]
+        self.speed = np.zeros_like(self.target)
         self.extras = _extras(contract)  # number of values, by name
         self._read_action = struct.Struct(f"={len(contract.joints)}f").unpack_from
         self._write_target = struct.Struct(f"={len(names)}f").pack_into
@@ -136,6 +140,11 @@ class Policy:
         seen.command = clip(command, self._commands)
         q, dq = state.motion()
         seen.q, seen.dq = self._to_policy(q), self._to_policy(dq)
+        if self.wheels:  # how far a wheel has turned is not observed
+            angles = list(seen.q)
+            for place in self._wheel_places:
+                angles[place] = seen.default_q[place]
+            seen.q = angles
         seen.time_s = self._steps / self.contract.rate_hz
         if self._motion is not None:
             self._motion.show(seen, self._steps, attitude, q)
@@ -167,6 +176,10 @@ class Policy:
         """The joint targets in SDK order; not checked for being finite, the caller does that."""
         self.session.run()
         self._seen.action, target = self._decide()
+        if self.wheels:
+            target = list(target)
+            for joint in self.wheels:
+                self.speed[joint], target[joint] = target[joint], 0.0
         self._write_target(self._target_memory, 0, *target)
         self._steps += 1
         return self.target

@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -20,6 +20,7 @@ MOTOR_SLOTS = {"go": 20, "hg": 35}
 FULL_TORQUE_RAD = 0.1
 MOST_KD = 10.0  # Nms/rad; walking policies stay below 5 even on the largest joints
 LEAST_DAMPING = 0.5  # Nms/rad: less does not brake a leg
+WHEEL_RAD = 1e5  # how far a wheel may have turned: without a limit of its own
 HOTTEST_C = 110.0  # no winding tier above this: insulation and magnets suffer first
 
 
@@ -36,13 +37,23 @@ class Joint(Strict):
     kp: float = Field(ge=0)  # Nm/rad, for standing up and sitting down
     kd: float = Field(ge=0, le=MOST_KD)  # Nms/rad
     damping: float = Field(ge=LEAST_DAMPING, le=MOST_KD)  # Nms/rad, alone, in damping mode
+    wheel: bool = False  # turns without end and is commanded by velocity
+
+    @model_validator(mode="before")
+    @classmethod
+    def _endless(cls, content: Any) -> Any:
+        if isinstance(content, dict) and content.get("wheel") is True:
+            return {"position": (-WHEEL_RAD, WHEEL_RAD), **content}
+        return content
 
     @model_validator(mode="after")
     def _ordered(self) -> "Joint":
         low, high = self.position
         if not low < high:
             raise ValueError(f"position: the lower limit {low} is not below the upper {high}")
-        if low < -7.0 or high > 7.0:
+        if self.wheel and self.kp:
+            raise ValueError(f"kp: {self.kp}, but a wheel is commanded by velocity alone")
+        if not self.wheel and (low < -7.0 or high > 7.0):
             raise ValueError(f"position: [{low}, {high}] is more than a turn to either side")
         first, last = self.stops or self.position
         if not (low - 0.3 <= first <= low and high <= last <= high + 0.3):
@@ -194,6 +205,11 @@ class RobotSpec(Strict):
     @cached_property
     def joint_names(self) -> tuple[str, ...]:
         return tuple(joint.name for joint in self.joints)
+
+    @cached_property
+    def wheels(self) -> tuple[int, ...]:
+        """The places of its wheels in the order of the joints; none for most robots."""
+        return tuple(place for place, joint in enumerate(self.joints) if joint.wheel)
 
     @cached_property
     def position_low(self) -> Floats:

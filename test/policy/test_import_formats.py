@@ -88,7 +88,7 @@ def test_an_answer_nobody_asked_for_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"command_names": "motion"}, "command_names"),
+        ({"command_names": "motion"}, "follows a recorded motion"),
         ({"joint_stiffness": "20,x"}, "joint_stiffness"),
         ({"joint_names": ""}, "joint_names"),
         ({"observation_names": "smell,joint_pos"}, "observation_names"),
@@ -214,7 +214,8 @@ def test_rl_sar_history_oldest_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"wheel_indices": [3]}, "wheel_indices"),
+        ({"wheel_indices": [3]}, "is no wheel"),
+        ({"wheel_indices": [33]}, "wheel_indices"),
         ({"observations_history": [0, 2]}, "observations_history"),
         ({"joint_mapping": [0] * JOINTS}, "joint_mapping"),
         ({"observations": ["smell"]}, "observations"),

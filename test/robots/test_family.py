@@ -21,8 +21,8 @@ ROBOTS = sorted(file.stem for file in paths.config_file("robots").glob("*.yaml")
 PACKAGE = Path(paths.__file__).parent
 
 
-def test_there_are_seven():
-    assert {"go2", "g1", "g1_23", "h1", "h1_2", "b2", "a2"} <= set(ROBOTS)
+def test_there_are_eight():
+    assert {"go2", "go2w", "g1", "g1_23", "h1", "h1_2", "b2", "a2"} <= set(ROBOTS)
 
 
 @pytest.mark.parametrize("name", ROBOTS)

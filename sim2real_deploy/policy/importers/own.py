@@ -35,6 +35,7 @@ class _Action(Strict):
     offset: Numbers | None = None
     clip: tuple[Range, ...] | Range | None = None
     observed: Literal["raw", "clipped"] = "clipped"
+    speeds: tuple[str, ...] = ()
 
 
 class _Group(Strict):
@@ -114,6 +115,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
                 else spread(offset, count, f"{file}: action.offset"),
                 "clip": _clip(told.action.clip, count),
                 "observed": told.action.observed,
+                "speeds": told.action.speeds,
                 **({"output": told.action.output} if told.action.output else {}),
             },
             "observations": [group.model_dump() for group in told.observations],

@@ -76,8 +76,6 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     controller = _controller(file)
     merged = {**controller, **base, **{key: v for key, v in told.items() if v is not None}}
     config = configfile.parse(merged, _Config, f"{file}: {title}" if title else str(file))
-    if config.wheel_indices:
-        raise Refusal(f"{file}: wheel_indices: a robot on wheels cannot be run")
     names = _joints(config, base_file, file)
     count = len(names or (config.rl_kp if isinstance(config.rl_kp, tuple) else ()))
     orders: dict[str, tuple[Any, ...]] = {}
@@ -124,6 +122,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
                 "offset": default,
                 "clip": clip,
                 "observed": "clipped" if clip else "raw",
+                "speeds": _wheels(config, names, file),
             },
             "observations": [group],
             "command_ranges": ranges,
@@ -165,6 +164,14 @@ def _joints(config: _Config, base_file: Path | None, file: Path) -> list[str] | 
             f"{len(names) - 1}, each at most once"
         )
     return [names[index] for index in config.joint_mapping]
+
+
+def _wheels(config: _Config, names: list[str] | None, file: Path) -> list[str]:
+    """The joints whose action is a velocity, by their places in the policy's order."""
+    places = config.wheel_indices or ()
+    if places and (names is None or not all(0 <= place < len(names) for place in places)):
+        raise Refusal(f"{file}: wheel_indices: {list(places)} are not places among the joints")
+    return [(names or [])[place] for place in places]
 
 
 def _clip(config: _Config, count: int, file: Path) -> list[tuple[float, float]] | None:
