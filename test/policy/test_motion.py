@@ -199,8 +199,10 @@ NAMES = ("command", "motion_anchor_ori_b", "base_ang_vel", "joint_pos", "joint_v
 
 
 def test_a_motion_inside_the_network_is_read_out_of_it(tmp_path: Path) -> None:
-    onnx.save(tracking_network(120, NAMES), tmp_path / "policy.onnx")
-    bundle = bring_in(tmp_path / "policy.onnx", tmp_path / "out")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "broken.yaml").write_text("{")  # of somebody else, a folder up
+    onnx.save(tracking_network(120, NAMES), tmp_path / "in" / "policy.onnx")
+    bundle = bring_in(tmp_path / "in" / "policy.onnx", tmp_path / "out")
     claim = bundle.contract.motion
     assert claim is not None
     assert (claim.anchor, claim.frames) == ("torso_link", 119)

@@ -1,5 +1,6 @@
 """Importers of other projects' policies. To add a format, add a module here."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def read_draft(source: Path, answers: Answers) -> tuple[str, Draft]:
 
 def _described(source: Path) -> tuple[Format, Path, Any] | None:
     """The description of `source` and its content; refused if there are several of one format."""
-    contents = [(file, foreign_yaml.read(file)) for file in places.descriptions(source)]
+    contents = list(_readable(source))
     for form in FORMATS:
         files = [(file, content) for file, content in contents if form.recognises(file, content)]
         beside = [pair for pair in files if pair[0].parent == files[0][0].parent]
@@ -79,6 +80,17 @@ def _described(source: Path) -> tuple[Format, Path, Any] | None:
         if beside:
             return form, *beside[0]
     return None
+
+
+def _readable(source: Path) -> Iterator[tuple[Path, Any]]:
+    """The YAML files near `source`. One further up that cannot be read is none of ours."""
+    below = source if source.is_dir() else source.parent
+    for file in places.descriptions(source):
+        try:
+            yield file, foreign_yaml.read(file)
+        except Refusal:
+            if file.is_relative_to(below):
+                raise
 
 
 def _unknown(source: Path, below: list[Path]) -> Refusal:
