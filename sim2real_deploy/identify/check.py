@@ -28,11 +28,12 @@ class ReplayedMotion:
 def replay_hung(recording: Recording, figures: JointFigures, attitude: Array) -> ReplayedMotion:
     columns = dict(recording.columns)
     columns["start_q"] = smooth(columns["q"])
-    columns["start_dq"] = smooth(columns["dq"] / figures.speed_gain)
+    columns["start_dq"] = smooth((columns["dq"] - figures.speed_offset) / figures.speed_gain)
     torque = columns.get("torque", np.zeros_like(columns["q"]))
     columns["torque"], columns["start_torque"] = torque, smooth(torque)
     prepared = replace(recording, columns=columns)
-    legs = Legs(recording.robot, [prepared], lags=bool(figures.lag.any()))
+    lags, presliding = bool(figures.lag.any()), bool(figures.presliding.any())
+    legs = Legs(recording.robot, [prepared], lags, presliding)
     rows = len(recording) - LEAD_IN - 1
     try:
         q, _, made = legs.run([Window(0, LEAD_IN, rows)], [(figures, [gravity(*attitude)])])

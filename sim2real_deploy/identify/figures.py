@@ -24,6 +24,8 @@ BOUNDS = {  # wider than any robot seen: beyond them the recording is not unders
     "offset": (-0.15, 0.15),
     "speed_gain": (0.5, 1.5),
     "speed_feed": (0.0, 0.5),
+    "torque_bias": (-2.0, 2.0),
+    "presliding": (0.0003, 0.03),
 }
 
 
@@ -40,6 +42,9 @@ class JointFigures:
     offset: Array
     speed_gain: Array  # velocity that the motor's board reads by what it is
     speed_feed: Array  # Nms/rad, torque that the motor's board adds along its velocity
+    torque_bias: Array  # Nm, constant torque that the motor's board adds
+    speed_offset: Array  # rad/s, velocity that the board reads at rest
+    presliding: Array  # rad, motion after a reversal over which dry friction builds up
     backlash: Array  # rad, full play; taken from the start's twin, never fitted
 
     def with_(self, **changed: Array) -> "JointFigures":
@@ -68,5 +73,8 @@ def figures_of(twin: Imperfections, robot: RobotSpec) -> JointFigures:
         offset=of(twin.encoders.offset, "encoders.offset"),
         speed_gain=of(twin.encoders.speed_gain, "encoders.speed_gain"),
         speed_feed=of(motors.speed_feed, "motors.speed_feed"),
+        torque_bias=of(motors.torque_bias, "motors.torque_bias"),
+        speed_offset=of(twin.encoders.speed_offset, "encoders.speed_offset"),
+        presliding=of(motors.presliding, "motors.presliding"),
         backlash=of(motors.backlash, "motors.backlash"),
     )

@@ -18,7 +18,7 @@ from sim2real_deploy.identify.figures import JointFigures
 from sim2real_deploy.identify.recording import Recording
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.floors import Floor
-from sim2real_deploy.twin.model import BASE, KD, KP, build_model, build_spec
+from sim2real_deploy.twin.model import BASE, KD, KP, build_model, build_spec, set_presliding
 
 Array = npt.NDArray[np.float64]
 
@@ -26,6 +26,7 @@ STEPS = 2  # of physics in a wire period, as the twin's
 STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
 _LAG = 0  # where a motor keeps its time constant in actuator_dynprm
 GRAVITY = 9.81
+REMEMBERED = 60  # rows of motion before a window that its friction knows of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,13 @@ def no_corrections(windows: Sequence[Window], joints: int) -> Array:
     return np.zeros((len(windows), 2, joints))
 
 
-def legs_model(robot: RobotSpec, lags: bool) -> Any:
+def legs_model(robot: RobotSpec, lags: bool, presliding: bool = False) -> Any:
     """Trunk welded to the world, contacts off; a torque sensor on each motor."""
     lag = 1e-4 if lags else 0.0
     timestep = 1 / robot.wire.rate_hz / STEPS
-    spec = build_spec(robot, Floor(), timestep=timestep, lag=lag, sensors=False)
+    spec = build_spec(
+        robot, Floor(), timestep=timestep, lag=lag, presliding=presliding, sensors=False
+    )
     for joint in spec.body(BASE).joints:
         spec.delete(joint)
     spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
@@ -89,12 +92,19 @@ def _helped(figures: JointFigures, kp: Array) -> Array:
 class Legs:
     """Rolls recordings out from many windows at once."""
 
-    def __init__(self, robot: RobotSpec, recordings: Sequence[Recording], lags: bool) -> None:
+    def __init__(
+        self,
+        robot: RobotSpec,
+        recordings: Sequence[Recording],
+        lags: bool,
+        presliding: bool = False,
+    ) -> None:
         self.robot, self.recordings = robot, recordings
-        self.plain = legs_model(robot, lags)
+        self.plain = legs_model(robot, lags, presliding)
+        self._presliding = presliding
         self._free = build_model(robot, Floor(), sensors=False)
         self._free_data = mujoco.MjData(self._free)
-        self._lags = lags
+        self.lags = lags
         self._data = mujoco.MjData(self.plain)
         self._rollout = rollout.Rollout(nthread=1)
         self._size = mujoco.mj_stateSize(self.plain, STATE)
@@ -107,13 +117,18 @@ class Legs:
         model.dof_armature[:] = figures.armature
         model.dof_invweight0[:] = self._softness(figures.armature)
         model.dof_damping[:] = figures.damping
-        model.dof_frictionloss[:] = np.maximum(figures.friction - _helped(figures, kp), 0.0)
+        friction = np.maximum(figures.friction - _helped(figures, kp), 0.0)
+        if self._presliding:
+            set_presliding(model, friction, figures.presliding)
+            friction = np.where(figures.presliding > 0, 0.0, friction)
+        model.dof_frictionloss[:] = friction
         model.opt.gravity[:] = down
-        model.actuator_gainprm[:, KP] = figures.strength * kp
+        motors = slice(0, self.robot.joint_count)
+        model.actuator_gainprm[motors, KP] = figures.strength * kp
         damps = figures.strength * kd * figures.speed_gain
-        model.actuator_gainprm[:, KD] = np.where(kd > 0, damps - figures.speed_feed, 0.0)
-        if self._lags:
-            model.actuator_dynprm[:, _LAG] = np.maximum(figures.lag, 1e-4)
+        model.actuator_gainprm[motors, KD] = np.where(kd > 0, damps - figures.speed_feed, 0.0)
+        if self.lags:
+            model.actuator_dynprm[motors, _LAG] = np.maximum(figures.lag, 1e-4)
         return model
 
     def _softness(self, armature: Array) -> Array:
@@ -172,22 +187,42 @@ class Legs:
             torque = torque - gains[:, :, None] * (seen - q)
         return seen + offsets[:, None], dq, torque
 
+    def _deflected(self, windows: Sequence[Window], figures: JointFigures) -> Array:
+        """How far friction has built up where windows begin, from the motion before (rad)."""
+        reach = np.maximum(figures.presliding, 1e-9)
+        before = np.arange(-REMEMBERED, 1)
+        q = np.stack(
+            [
+                self.recordings[w.recording]["start_q"][np.maximum(w.start + before, 0)]
+                for w in windows
+            ]
+        )
+        deflected = np.zeros((len(windows), self.robot.joint_count))
+        for moved in np.diff(q, axis=1).transpose(1, 0, 2):
+            full = reach * np.sign(moved)
+            deflected = full + (deflected - full) * np.exp(-np.abs(moved) / reach)
+        return deflected
+
     def _prepare(
         self, windows: Sequence[Window], figures: JointFigures, starts: Array, told: Array
     ) -> None:
         joints = self.robot.joint_count
+        if self._presliding:
+            starts[:, -joints:] = self._deflected(windows, figures)
         late = np.rint(figures.delay * STEPS * self.robot.wire.rate_hz).astype(int)
         for number, window in enumerate(windows):
             recording = self.recordings[window.recording]
             at = window.start
             starts[number, 1 : 1 + joints] = recording["start_q"][at] - figures.offset
             starts[number, 1 + joints : 1 + 2 * joints] = recording["start_dq"][at]
-            if self._lags:
+            if self.lags:
                 starts[number, 1 + 2 * joints : 1 + 3 * joints] = recording["start_torque"][at]
             steps = at * STEPS + np.arange(window.rows * STEPS)
             row = np.maximum((steps[:, None] - late) // STEPS, 0)
             inputs = told[number].reshape(len(steps), joints, 3)
             each = np.arange(joints)
             inputs[..., 0] = recording["target_q"][row, each] - figures.offset
-            inputs[..., 1] = recording["target_dq"][row, each] / figures.speed_gain
-            inputs[..., 2] = figures.strength * recording["feed_forward"][row, each]
+            speed = recording["target_dq"][row, each] - figures.speed_offset
+            inputs[..., 1] = speed / figures.speed_gain
+            asked = figures.strength * recording["feed_forward"][row, each]
+            inputs[..., 2] = asked + figures.torque_bias

@@ -25,6 +25,9 @@ AGES = (0.0, 0.5, 1.0)  # rows by which the state in a torque may be older than 
 SPEED_SHARE = 0.03  # less than so much from one: the motor's two gains are of one strength
 LEAST_FEED = 0.05  # Nms/rad: less is not told from none
 SEVERAL = 1.5  # times the least kd that the largest must be
+LEAST_BIAS = 0.02  # Nm: less is not told from none,
+LEAST_BLOCKS = 5  # nor from fewer blocks
+LEAST_SPEED_OFFSET = 0.004  # rad/s: one step of the real boards' velocity
 LEAST_TORQUE = 0.05  # Nm rms explained: less is not excited
 DRAWS = 100
 LAG_EVIDENCE = 0.8  # share of the residual that a lag must take away to be there
@@ -44,6 +47,9 @@ class MotorLaw:
     speed_gain: float  # velocity read by change of position
     speed_feed: float  # Nms/rad, torque along the velocity that no gain asks for
     speed_feed_interval: Interval
+    torque_bias: float  # Nm, what is left of the torque on average
+    torque_bias_interval: Interval
+    speed_offset: float  # rad/s, mean velocity read by a joint that comes back to where it was
     residual: float  # Nm rms that the law leaves
     torque: float  # Nm rms about the mean
     excited: bool
@@ -67,7 +73,24 @@ def fit_motor_law(
     torque = np.sqrt(both / max(sum(len(r) for r in recordings), 1))
     if not blocks:
         nothing = (0.0, np.inf)
-        return MotorLaw(1, nothing, 0, nothing, 0, nothing, 1, 1, 0, nothing, torque, torque, False)
+        return MotorLaw(
+            1,
+            nothing,
+            0,
+            nothing,
+            0,
+            nothing,
+            1,
+            1,
+            0,
+            nothing,
+            0,
+            nothing,
+            0,
+            torque,
+            torque,
+            False,
+        )
     of_all_ages = _grams(blocks)
     grams = _of_best_age(of_all_ages, len(lags))
     everything = np.ones(len(blocks))
@@ -88,6 +111,8 @@ def fit_motor_law(
         feed, feed_interval, speed_share = fed.feed, fed.interval, fed.speed_share
         joined = abs(speed_share - 1) < SPEED_SHARE
     rows = sum(len(r) for r in recordings)
+    law = (strength, strength * speed_share, delay, feed)
+    bias, bias_interval = _torque_bias(recordings, joint, law, rng)
     return MotorLaw(
         strength=strength,
         strength_interval=(float(low[0]), float(high[0])),
@@ -99,6 +124,9 @@ def fit_motor_law(
         speed_gain=_speed_gain(recordings, joint),
         speed_feed=feed,
         speed_feed_interval=feed_interval,
+        torque_bias=bias,
+        torque_bias_interval=bias_interval,
+        speed_offset=_speed_offset(recordings, joint),
         residual=float(np.sqrt(max(residual, 0.0) / rows)),
         torque=float(torque),
         excited=bool(np.sqrt(max(explained, 0.0) / rows) > LEAST_TORQUE),
@@ -297,6 +325,50 @@ def _with_feed(grams: _Grams, lags: int, draws: Array) -> _Fed | None:
         delay=_peak(DELAYS, explained.reshape(len(AGES), -1)[age], at % len(DELAYS)),
         residual=float(grams.torque.sum() - explained[at]),
     )
+
+
+def _torque_bias(
+    recordings: Sequence[Recording],
+    joint: int,
+    law: tuple[float, float, float, float],
+    rng: np.random.Generator,
+) -> tuple[float, Interval]:
+    """What of the torque the law (strengths of kp and kd, delay in rows, speed feed) leaves on
+    average, and its interval; zero where that is not told from none."""
+    strength, damping, delay, feed = law
+    late, means = round(delay), []
+    for recording in recordings:
+        column = {name: recording[name][:, joint] for name in _NEEDED}
+        for start in range(late + 1, len(recording) - BLOCK, BLOCK):
+            rows = np.arange(start, start + BLOCK)
+            rows = rows[recording.fresh[rows] & (column["kp"][rows] > 0)]
+            if len(rows) < BLOCK // 4:
+                continue
+            sent = rows - late
+            pull = column["kp"][sent] * (column["target_q"][sent] - column["q"][rows])
+            brake = column["kd"][sent] * (column["target_dq"][sent] - column["dq"][rows])
+            asked = strength * (pull + column["feed_forward"][sent]) + damping * brake
+            left = column["torque"][rows] - asked - feed * column["dq"][rows]
+            means.append(float(left.mean()))
+    if len(means) < LEAST_BLOCKS:
+        return 0.0, (0.0, 0.0)
+    drawn = rng.choice(means, (DRAWS, len(means))).mean(axis=1)
+    low, high = (float(x) for x in np.percentile(drawn, (2.5, 97.5)))
+    bias = float(np.mean(means))
+    if abs(bias) < LEAST_BIAS or low * high <= 0:
+        return 0.0, (min(low, 0.0), max(high, 0.0))
+    return bias, (low, high)
+
+
+def _speed_offset(recordings: Sequence[Recording], joint: int) -> float:
+    """The mean velocity that is read, less how far the joint really came."""
+    read = moved = 0.0
+    for recording in recordings:
+        q, dq = recording["q"][:, joint], recording["dq"][:, joint]
+        read += float(dq[recording.fresh].mean()) * recording.seconds
+        moved += float(q[-1] - q[0])
+    offset = (read - moved) / sum(recording.seconds for recording in recordings)
+    return offset if abs(offset) > LEAST_SPEED_OFFSET else 0.0
 
 
 def _speed_gain(recordings: Sequence[Recording], joint: int) -> float:

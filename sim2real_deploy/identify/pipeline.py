@@ -29,11 +29,15 @@ MOST_SECONDS = 120.0  # of a recording that stage A looks at
 AIRBORNE = 5.0  # N: no foot feels more while the robot hangs
 FITTED = ("armature", "damping", "friction", "offset", "strength", "speed_gain")
 OFFSET_SIGMA = 0.1  # rad: joints are calibrated by somebody
+BLIND_OFFSET_SIGMA = 0.03  # rad, without an IMU: else offsets stand in for what is not modelled
 OFFSET_TRUST = 4.0  # times the deviation that the balance of torques claims for an offset
 LEAST_OFFSET_SIGMA = 0.005  # rad
 LEAST_SIGMA = 0.004  # of strength, whatever stage A says
 SPEED_SIGMA = 0.01
-FEED_SIGMA = 0.05  # Nms/rad, likewise
+LEAST_FEED_SIGMA = 0.015  # Nms/rad, of speed feed likewise
+BIAS_SIGMA = 0.02  # Nm
+PRESLIDING, PRESLIDING_SIGMA = 0.0015, 0.001  # rad, of geared joints
+SLIDING_EVIDENCE = 0.1  # of the log likelihood of a row, for friction that builds up
 LAG_SIGMA = 0.002  # s, of stage A's
 # The torque that is read is of the last millisecond of a period: a command that comes into force a
 # millisecond later reads the same, and only rollouts can tell.
@@ -171,6 +175,8 @@ def _with_laws(before: JointFigures, laws: Sequence[MotorLaw], robot: RobotSpec)
         lag=lag,
         speed_gain=share,
         speed_feed=of("speed_feed", before.speed_feed),
+        torque_bias=of("torque_bias", before.torque_bias),
+        speed_offset=of("speed_offset", before.speed_offset),
     )
 
 
@@ -184,7 +190,7 @@ def _prepared(recording: Recording, figures: JointFigures) -> Recording:
     """With the states that windows begin in."""
     columns = dict(recording.columns)
     columns["start_q"] = smooth(columns["q"])
-    columns["start_dq"] = smooth(columns["dq"] / figures.speed_gain)
+    columns["start_dq"] = smooth((columns["dq"] - figures.speed_offset) / figures.speed_gain)
     columns["start_torque"] = smooth(columns["torque"])
     return replace(recording, columns=columns)
 
@@ -226,12 +232,14 @@ def _fit(
             np.where(sure, np.maximum(OFFSET_TRUST * sigma, LEAST_OFFSET_SIGMA), OFFSET_SIGMA),
         )
         balance = dynamics.balance(robot, recordings, attitudes, figures)
+    else:
+        joints = robot.joint_count
+        priors["offset"] = (np.zeros(joints), np.full(joints, BLIND_OFFSET_SIGMA))
     guess = dynamics.first_guess(balance, figures)
     windows = _windows(recordings)
     lags = bool(figures.lag.any())
-    fitted = (*FITTED, "lag") if lags else FITTED
-    if figures.speed_feed.any():
-        fitted = (*fitted, "speed_feed")
+    fitted: tuple[str, ...] = (*FITTED, "lag") if lags else FITTED
+    fitted += tuple(name for name in ("speed_feed", "torque_bias") if getattr(figures, name).any())
     legs = Legs(robot, recordings, lags=lags)
     step = 1 / robot.wire.rate_hz / 2
     whole = np.floor(figures.delay / step + 0.5) * step
@@ -241,12 +249,30 @@ def _fit(
         )
         told = partial(_shifted, progress, 0.3)
         point = _best_delay(few, Point(guess.with_(delay=whole), attitudes), step, told)
-        search = RolloutFit(legs, windows, fitted, not known, priors)
+        sliding = _with_presliding(few, point, told)
+        if sliding is not None:
+            few, point = sliding
+        search = RolloutFit(few.legs, windows, few.names, not known, priors)
         told = partial(_shifted, progress, 0.6)
         best = search.run(replace(point, starts_off=None), told, 2)
         return best, len(windows) * WINDOW * recordings[0].period
     finally:
-        legs.close()
+        few.legs.close()
+
+
+def _with_presliding(
+    few: RolloutFit, point: Point, progress: Progress
+) -> tuple[RolloutFit, Point] | None:
+    """The fit with friction that builds up over a distance; None where it explains no more."""
+    joints = point.figures.friction.size
+    start = replace(point, figures=point.figures.with_(presliding=np.full(joints, PRESLIDING)))
+    sliding = few.with_presliding()
+    tried, _, _ = sliding.improve(start, progress, FIRST_ITERATIONS)
+    if sliding.misfit(tried) < few.misfit(point) - SLIDING_EVIDENCE:
+        few.legs.close()
+        return sliding, tried
+    sliding.legs.close()
+    return None
 
 
 def _best_delay(few: RolloutFit, start: Point, step: float, progress: Progress) -> Point:
@@ -271,13 +297,16 @@ def _best_delay(few: RolloutFit, start: Point, step: float, progress: Progress) 
 def _priors(figures: JointFigures, laws: Sequence[MotorLaw]) -> dict[str, tuple[Array, Array]]:
     """What stage A knows of the motors, as well as it knows it."""
     width = np.array([np.ptp(law.strength_interval) if law.excited else 1.0 for law in laws])
+    feed = np.array([np.ptp(law.speed_feed_interval) if law.speed_feed else 0.0 for law in laws])
     joints = len(laws)
     return {
         "strength": (figures.strength, np.maximum(width / 4, LEAST_SIGMA)),
         "speed_gain": (figures.speed_gain, np.full(joints, SPEED_SIGMA)),
         "offset": (np.zeros(joints), np.full(joints, OFFSET_SIGMA)),
         "lag": (figures.lag, np.full(joints, LAG_SIGMA)),
-        "speed_feed": (figures.speed_feed, np.full(joints, FEED_SIGMA)),
+        "speed_feed": (figures.speed_feed, np.maximum(feed / 4, LEAST_FEED_SIGMA)),
+        "torque_bias": (figures.torque_bias, np.full(joints, BIAS_SIGMA)),
+        "presliding": (np.full(joints, PRESLIDING), np.full(joints, PRESLIDING_SIGMA)),
     }
 
 

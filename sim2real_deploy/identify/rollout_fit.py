@@ -27,6 +27,8 @@ STEPS = {  # of the finite differences, and what counts as one unit of a figure
     "speed_feed": 0.01,
     "offset": 0.005,
     "lag": 0.001,
+    "presliding": 0.0003,
+    "torque_bias": 0.01,
 }
 ATTITUDE_STEP = 0.01  # rad
 START_SIGMAS = (0.0006, 0.015)  # rad and rad/s: smoothed readings that a window begins in
@@ -83,7 +85,7 @@ class RolloutFit:
         priors: Mapping[str, tuple[Array, Array]],
     ) -> None:
         """`priors` are value and standard deviation of what is known before, by name."""
-        self._legs, self._windows, self._names = legs, windows, tuple(names)
+        self.legs, self._windows, self.names = legs, windows, tuple(names)
         self._joints = legs.robot.joint_count
         self._attitude = attitude
         self._count = len(names) * self._joints + (2 * len(legs.recordings) if attitude else 0)
@@ -97,6 +99,12 @@ class RolloutFit:
         fresh = np.stack([r.fresh[rows_] for r, rows_ in zip(chosen, rows, strict=True)])
         self._weight = fresh[..., None].astype(float)
         self._torque = np.stack([r["torque"][rows_] for r, rows_ in zip(chosen, rows, strict=True)])
+
+    def with_presliding(self) -> "RolloutFit":
+        """The same fit with friction that builds up over a distance, on legs of its own."""
+        legs = Legs(self.legs.robot, self.legs.recordings, self.legs.lags, presliding=True)
+        names = (*self.names, "presliding")
+        return RolloutFit(legs, self._windows, names, self._attitude, self._priors)
 
     def run(self, start: Point, progress: Progress, iterations: int = 8) -> Fit:
         point, cost, done = self.improve(start, progress, iterations)
@@ -192,7 +200,7 @@ class RolloutFit:
         return Fit(
             point,
             spread,
-            self._names,
+            self.names,
             cost,
             rms[0],
             rms[1],
@@ -202,7 +210,7 @@ class RolloutFit:
 
     def _errors(self, point: Point) -> list[Array]:
         candidate = (point.figures, point.downs())
-        q, _, torque = self._legs.run(self._windows, [candidate], point.starts_off)
+        q, _, torque = self.legs.run(self._windows, [candidate], point.starts_off)
         return self._differences(q[0], torque[0])
 
     def _differences(self, q: Array, torque: Array) -> list[Array]:
@@ -226,14 +234,14 @@ class RolloutFit:
         """
         stiff, off = np.zeros(self._count), np.zeros(self._count)
         units, joints = self._units(), self._joints
-        for at, name in enumerate(self._names):
+        for at, name in enumerate(self.names):
             if name in self._priors:
                 value, sigma = self._priors[name]
                 rows = slice(at * joints, (at + 1) * joints)
                 stiff[rows] = self._alike * (units[rows] / sigma) ** 2
                 off[rows] = (getattr(point.figures, name) - value) / units[rows]
         if self._attitude:
-            rows = slice(len(self._names) * joints, None)
+            rows = slice(len(self.names) * joints, None)
             stiff[rows] = self._alike * (ATTITUDE_STEP / ATTITUDE_SIGMA) ** 2
             off[rows] = point.attitudes.ravel() / ATTITUDE_STEP
         return stiff, off
@@ -256,7 +264,7 @@ class RolloutFit:
         """What a unit of each parameter changes: parameters x windows x rows x parts x joints."""
         here, joints = self._readings(point), self._joints
         columns = np.zeros((self._count, *here.shape), np.float32)
-        for at in range(len(self._names)):
+        for at in range(len(self.names)):
             for kind in range(3):  # the same joint of every leg at a time
                 mine = np.arange(joints) % 3 == kind
                 step = np.zeros(self._count)
@@ -268,10 +276,10 @@ class RolloutFit:
         if self._attitude:
             for axis in range(2):
                 step = np.zeros(self._count)
-                step[len(self._names) * joints + axis :: 2] = 1.0
+                step[len(self.names) * joints + axis :: 2] = 1.0
                 moved = self._readings(self._moved(point, step)) - here
                 for number, window in enumerate(self._windows):
-                    at = len(self._names) * joints + 2 * window.recording + axis
+                    at = len(self.names) * joints + 2 * window.recording + axis
                     columns[at, number] = moved[number]
         return columns
 
@@ -296,18 +304,18 @@ class RolloutFit:
         return np.stack(self._errors(point), axis=2)
 
     def _units(self) -> Array:
-        steps = np.repeat([STEPS[name] for name in self._names], self._joints)
+        steps = np.repeat([STEPS[name] for name in self.names], self._joints)
         return np.concatenate((steps, np.full(self._count - len(steps), ATTITUDE_STEP)))
 
     def _moved(self, point: Point, step: Array, starts: Array | None = None) -> Point:
         change = step * self._units()
         figures, joints = point.figures, self._joints
-        for at, name in enumerate(self._names):
+        for at, name in enumerate(self.names):
             value = getattr(figures, name) + change[at * joints : (at + 1) * joints]
             figures = figures.with_(**{name: np.clip(value, *BOUNDS[name])})
         attitudes = point.attitudes
         if self._attitude:
-            turned = change[len(self._names) * joints :].reshape(-1, 2)
+            turned = change[len(self.names) * joints :].reshape(-1, 2)
             attitudes = np.clip(attitudes + turned, -0.4, 0.4)
         off = point.starts_off
         return Point(figures, attitudes, off if off is None or starts is None else off + starts)

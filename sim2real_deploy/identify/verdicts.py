@@ -26,6 +26,8 @@ TELLING = {
     "delay": (0.0, 0.003),
     "lag": (0.5, 0.003),
     "speed_feed": (0.5, 0.06),
+    "torque_bias": (0.5, 0.05),
+    "presliding": (0.5, 0.002),
 }
 # What no bootstrap sees: the fit's own grain, share of the value and absolute.
 GRAIN = {
@@ -37,6 +39,8 @@ GRAIN = {
     "delay": (0.0, 0.0005),
     "lag": (0.05, 0.0005),
     "speed_feed": (0.1, 0.05),
+    "torque_bias": (0.1, 0.02),
+    "presliding": (0.1, 0.0003),
 }
 KEYS = {
     "armature": "motors.armature",
@@ -48,6 +52,9 @@ KEYS = {
     "lag": "motors.lag",
     "speed_feed": "motors.speed_feed",
     "speed_gain": "encoders.speed_gain",
+    "torque_bias": "motors.torque_bias",
+    "speed_offset": "encoders.speed_offset",
+    "presliding": "motors.presliding",
 }
 MASS_GRAIN, COM_GRAIN = 0.1, (0.003, 0.003, 0.005)  # kg and m, likewise
 TELLING_COM = 0.015  # m, half width
@@ -62,11 +69,14 @@ LEAST_ERROR = 0.0008  # rad
 def findings(found: Identified) -> dict[str, dict[str, IdentifiedFigure]]:
     names = found.robot.joint_names
     result: dict[str, dict[str, IdentifiedFigure]] = {}
-    for name in ("strength", "delay", "lag", "speed_feed"):
+    for name in ("strength", "delay", "lag", "speed_feed", "torque_bias"):
         result[KEYS[name]] = {
             joint: _of_law(found, name, number) for number, joint in enumerate(names)
         }
-    for name in ("armature", "damping", "friction", "offset"):
+    of_fit = ["armature", "damping", "friction", "offset"]
+    if found.figures.presliding.any():
+        of_fit.append("presliding")
+    for name in of_fit:
         result[KEYS[name]] = {
             joint: _of_fit(found, name, number) for number, joint in enumerate(names)
         }
@@ -205,6 +215,8 @@ def twin_file(found: Identified, start: Imperfections, about: str) -> TwinFile:
             "delay": each("delay"),
             "lag": each("lag"),
             "speed_feed": each("speed_feed"),
+            "torque_bias": each("torque_bias"),
+            "presliding": each("presliding"),
             "armature": {name: max(x, 0.0) for name, x in each("armature").items()},
             "damping": each("damping"),
             "friction": each("friction"),
@@ -214,6 +226,7 @@ def twin_file(found: Identified, start: Imperfections, about: str) -> TwinFile:
         update={
             "offset": each("offset"),
             "speed_gain": each("speed_gain"),
+            "speed_offset": each("speed_offset"),
         }
     )
     trunk = start.trunk

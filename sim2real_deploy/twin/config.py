@@ -41,6 +41,8 @@ class Motors(Strict):
     lag: Annotated[PerJoint, within(0.0, 0.2)] = 0.0  # s, first-order, from command to torque
     # Nms/rad, torque that a board adds along the velocity while it damps (kd above 0).
     speed_feed: Annotated[PerJoint, within(0.0, 0.5)] = 0.0
+    # Nm, constant torque that a board adds while it drives (kp or kd above 0).
+    torque_bias: Annotated[PerJoint, within(-2.0, 2.0)] = 0.0
     # Fractions of the joint's velocity limit: full torque up to the first, none from the second.
     torque_speed: tuple[float, float] | None = None
     # Of rotor and gear (kg m^2), and viscous (Nms/rad); None: the model's own.
@@ -49,6 +51,8 @@ class Motors(Strict):
     friction: Annotated[PerJoint, within(0.0, 5.0)] = 0.0  # Nm, dry
     stribeck: Annotated[PerJoint, within(0.0, 5.0)] = 0.0  # Nm, additional dry friction at rest
     stribeck_speed: float = Field(default=0.1, gt=0)  # rad/s over which it fades
+    # rad of motion after a reversal over which dry friction builds up (Dahl); 0: at once.
+    presliding: Annotated[PerJoint, within(0.0, 0.1)] = 0.0
     backlash: Annotated[PerJoint, within(0.0, 0.2)] = 0.0  # rad, full play of the gear
     heat: Heat = Heat()
 
@@ -62,11 +66,12 @@ class Motors(Strict):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_there(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A twin without speed feed has the digest it had before there was one: gate results that
-        are stored with it hold."""
+        """Leave out terms that are zero and younger than stored gate results: a twin without them
+        keeps its digest, so those results hold."""
         content: dict[str, Any] = usual(self)
-        if not self.speed_feed:
-            content.pop("speed_feed", None)
+        for name in ("speed_feed", "torque_bias", "presliding"):
+            if not getattr(self, name):
+                content.pop(name, None)
         return content
 
     def strengths(self, robot: RobotSpec) -> npt.NDArray[np.float64]:
@@ -88,7 +93,16 @@ class Encoders(Strict):
     torque: float = Field(default=0.0, ge=0)  # Nm
     offset: Annotated[PerJoint, within(-0.5, 0.5)] = 0.0  # rad, reading minus true position
     speed_gain: Annotated[PerJoint, within(0.5, 2.0)] = 1.0  # reading over true velocity
+    speed_offset: Annotated[PerJoint, within(-0.5, 0.5)] = 0.0  # rad/s, reading at rest
     torque_gain: Annotated[PerJoint, within(0.1, 3.0)] = 1.0  # reported over delivered torque
+
+    @model_serializer(mode="wrap")
+    def _without_zero_offset(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As of motors: keep the digest of a twin from before there was this term."""
+        content: dict[str, Any] = usual(self)
+        if not self.speed_offset:
+            content.pop("speed_offset", None)
+        return content
 
 
 class Trunk(Strict):

@@ -33,6 +33,9 @@ RESISTANCE, KP, KD, SUPPLY = 0, 4, 6, 7
 MOTOR_INPUTS = 3  # target position, target velocity, torque
 _INPUT = mujoco.mjtCtrlInput
 _SIGNATURE = int(_INPUT.mjINPUT_POS) | int(_INPUT.mjINPUT_VEL) | int(_INPUT.mjINPUT_FF)
+_COULOMB, _STATIC, _STIFFNESS = 3, 4, 5  # of its friction, in actuator_biasprm and _dynprm
+_NO_BACK_EMF = 1e9  # resistance
+_LEAST_FRICTION = 1e-6  # Nm: MuJoCo takes a motor without any for one without a state
 _LEAST_LAG = 1e-4  # s: negligible within a physics step
 _FARTHEST = 1e6  # largest input; from 1e10 on MuJoCo would ignore the inputs of all motors
 
@@ -47,12 +50,14 @@ def build_spec(
     kp: float | Floats64 = 0.0,
     kd: float | Floats64 = 0.0,
     lag: float | Floats64 = 0.0,
+    presliding: bool = False,
     sensors: bool = True,
 ) -> Any:
     """The MjSpec, still open to additions, with actuators in SDK order.
 
     `kp` and `kd` are for position actuators; motors get theirs with each command, and their torque
-    has a first-order `lag` (s).
+    has a first-order `lag` (s). With `presliding`, a second, passive actuator behind those of the
+    motors gives each joint friction by `set_presliding`.
     """
     path = ASSETS / robot.model
     if not path.is_file():
@@ -71,6 +76,8 @@ def build_spec(
         for joint in robot.joints:  # measured stops, where known
             spec.joint(joint.name).range = joint.stops or joint.position
         _add_motors(spec, robot, lag)
+        if presliding:
+            _add_bristles(spec, robot)
     else:
         _add_position_actuators(spec, robot, kp, kd)
     if sensors:
@@ -105,6 +112,33 @@ def _add_motors(spec: Any, robot: RobotSpec, lag: float | Floats64) -> None:
         motor.set_to_dcmotor(
             motorconst=[1, 0], resistance=1, inductance=[0, seconds], ctrlspec=_SIGNATURE
         )
+
+
+def _add_bristles(spec: Any, robot: RobotSpec) -> None:
+    """Friction with a memory (Dahl): a dcmotor without input or back-EMF, which has only its LuGre
+    friction. Its state is the bristles' deflection (rad)."""
+    for joint in robot.joints:
+        bristle = spec.add_actuator(
+            name=f"friction of {joint.name}",
+            target=joint.name,
+            trntype=mujoco.mjtTrn.mjTRN_JOINT,
+        )
+        bristle.set_to_dcmotor(
+            motorconst=[1, 0],
+            resistance=_NO_BACK_EMF,
+            lugre=[1.0, 0.0, 1.0, 1.0, 1.0],
+            ctrlspec=int(_INPUT.mjINPUT_NONE),
+        )
+
+
+def set_presliding(model: Any, friction: Floats64, reach: Floats64) -> None:
+    """Let dry friction (Nm) build up over `reach` (rad) after each reversal, in a model that was
+    built with `presliding`. Joints whose reach is 0 have no such friction."""
+    here = slice(-len(friction), None)
+    friction = np.where(reach > 0, np.maximum(friction, _LEAST_FRICTION), _LEAST_FRICTION)
+    model.actuator_biasprm[here, _COULOMB] = friction
+    model.actuator_biasprm[here, _STATIC] = friction
+    model.actuator_dynprm[here, _STIFFNESS] = friction / np.where(reach > 0, reach, 1.0)
 
 
 def _add_position_actuators(

@@ -15,7 +15,7 @@ from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin import config
 from sim2real_deploy.twin.actuator_net import ActuatorNet
 from sim2real_deploy.twin.kernels import follow_joints, heat, stick, tell_motors
-from sim2real_deploy.twin.model import KD, KP, MOTOR_INPUTS, RESISTANCE, SUPPLY
+from sim2real_deploy.twin.model import KD, KP, MOTOR_INPUTS, RESISTANCE, SUPPLY, set_presliding
 from sim2real_deploy.twin.per_joint import per_joint
 
 Vector = npt.NDArray[np.float64]
@@ -47,30 +47,39 @@ class MotorModel:
         self._limit = robot.torque_limit.astype(np.float64)
         self._speed = robot.velocity_limit.astype(np.float64)
         self._q, self._dq, self._ddq = (x[-joints:] for x in (data.qpos, data.qvel, data.qacc))
-        self._delivered, self._current = data.actuator_force, data.act
+        self._presliding = per_joint(imperfections.presliding, robot, "motors.presliding")
+        self._slides = bool(self._presliding.any())
+        self.delivered = data.actuator_force[:joints]
+        self.current = data.act[: len(data.act) - joints * self._slides]  # of motors that lag
         self._told = data.ctrl.reshape(joints, MOTOR_INPUTS)
         self._torque = self._told[:, 2]
-        parameters = model.actuator_gainprm
+        parameters = model.actuator_gainprm[:joints]
         self._gains = parameters[:, KP : KD + 1 : KD - KP].T
         self._gains[:] = 0.0
         self._supply = parameters[:, SUPPLY]
-        self._bounds = model.actuator_forcerange
+        self._bounds = model.actuator_forcerange[:joints]
         self._bounds[:, 0], self._bounds[:, 1] = -self._limit, self._limit
         self.truth = np.zeros((4, joints))  # one row each:
         self.position, _, _, self.torque = self.truth
         self._speed_feed = per_joint(imperfections.speed_feed, robot, "motors.speed_feed")
         self._feeds = bool(self._speed_feed.any())
+        self._bias = per_joint(imperfections.torque_bias, robot, "motors.torque_bias")
+        self._biased = bool(self._bias.any())
         self._play = per_joint(imperfections.backlash, robot, "motors.backlash")
         self._twist = np.zeros(joints)  # of the gear: motor side minus joint side
         self.temperature = np.full(joints, imperfections.heat.start)
         self._driven_by: MotorCommand | None = None
         self._learned: ActuatorNet | None = None
         self._shift: Vector | None = None
+        self._model = model
         self._friction = model.dof_frictionloss[-joints:]
+        if self._slides:  # friction goes through the bristles, see `_rub_bristles`
+            self._frictionloss, self._friction = self._friction, np.zeros(joints)
         self._sliding = per_joint(imperfections.friction, robot, "motors.friction")
         self._extra_at_rest = per_joint(imperfections.stribeck, robot, "motors.stribeck")
         self._sticks = bool(self._extra_at_rest.any())
         self._friction[:] = self._sliding + self._extra_at_rest
+        self._rub_bristles()
         if imperfections.torque_speed:
             full, none = imperfections.torque_speed
             parameters[:, RESISTANCE] = (none - full) * self._speed / self._limit
@@ -80,6 +89,14 @@ class MotorModel:
         """Multiply the dry friction of these joints."""
         self._sliding[joints] *= times
         self._friction[:] = self._sliding + self._extra_at_rest
+        self._rub_bristles()
+
+    def _rub_bristles(self) -> None:
+        """Bring a change of friction to the model where friction builds up over a distance; else it
+        is the model's own array."""
+        if self._slides:
+            set_presliding(self._model, self._friction, self._presliding)
+            self._frictionloss[:] = np.where(self._presliding > 0, 0.0, self._friction)
 
     def learn(self, network: ActuatorNet) -> None:
         """Add a learned residual."""
@@ -103,7 +120,7 @@ class MotorModel:
             self._q,
             self._dq,
             self._ddq,
-            self._delivered,
+            self.delivered,
             self._twist,
             self._play,
             self.truth,
@@ -114,6 +131,7 @@ class MotorModel:
         if self._sticks:
             speed = self._made_of.stribeck_speed
             stick(self._friction, self._sliding, self._extra_at_rest, self._dq, speed)
+            self._rub_bristles()
 
     def drive(
         self, command: MotorCommand, misread: Vector, speed_gain: Vector, begins: bool = True
@@ -127,6 +145,8 @@ class MotorModel:
             self._gains[1] *= speed_gain
             if self._feeds:
                 self._gains[1] -= np.where(command.kd > 0, self._speed_feed, 0.0)
+            if self._biased:
+                self._torque += np.where(command.gains.any(axis=0), self._bias, 0.0)
             self._driven_by, command.anew = command, False
         tell_motors(
             self._told,
@@ -134,7 +154,7 @@ class MotorModel:
             misread,
             speed_gain,
             self._twist,
-            self._current,
+            self.current,
             self._bounds,
         )
         if self._shift is not None:
@@ -148,7 +168,10 @@ class MotorModel:
             network.update(*self._one_robot)
             rest = self._friction if self._sticks else self._sliding
             np.maximum(rest + network.friction[0], 0.0, out=self._friction)
+            self._rub_bristles()
         np.add(command.torque, network.torque[0], out=self._torque)
+        if self._biased:
+            self._torque += np.where(command.gains.any(axis=0), self._bias, 0.0)
 
     def drive_at(self, torque: Vector) -> None:
         """Set torques directly, for boards with a faulty PD law."""

@@ -97,7 +97,8 @@ class TwinRobot:
         self._actuator = learned.actuator and load_actuator(learned.actuator, robot)
         self._delta = learned.action and load_delta(learned.action, robot)
         self._late = np.rint(delay / timestep).astype(np.int64)  # physics steps
-        spec = build_spec(robot, self.floor, timestep=timestep, lag=lag)
+        presliding = bool(per_joint(motors.presliding, robot, "motors.presliding").any())
+        spec = build_spec(robot, self.floor, timestep=timestep, lag=lag, presliding=presliding)
         Hoist.add(spec, robot.base_height + float(self.floor.height(0.0, 0.0)))
         self.mount.add(spec)
         self.model = spec.compile()
@@ -177,7 +178,7 @@ class TwinRobot:
         data.qpos[:_FREE], data.qvel[: _FREE - 1] = base, base_velocity
         self._qpos[:], self._qvel[:] = q, dq
         if torque is not None:
-            data.act[:] = torque[: len(data.act)]
+            self.motors.current[:] = torque[: len(self.motors.current)]
         if np.isnan(base[2]):
             data.qpos[2] = 0.0
             mujoco.mj_kinematics(self.model, data)
@@ -284,7 +285,7 @@ class TwinRobot:
             rate=self._rate.copy(),
             joint_position=self._qpos.copy(),
             joint_velocity=self._qvel.copy(),
-            joint_torque=self.data.actuator_force.copy(),
+            joint_torque=self.motors.delivered.copy(),
             foot_force=self._foot_force.copy(),
             foot_position=data.geom_xpos[self._feet],
             contacts=tuple(sorted(self._geom_names[geom] for geom in touching)),

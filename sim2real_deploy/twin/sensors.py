@@ -38,6 +38,7 @@ class EncoderModel:
         self.torque_gain[:] = per_joint(errors.torque_gain, robot, "encoders.torque_gain")
         self.noise: Vector = np.zeros((4, joints))  # error of each reading until the next draw
         self.noise[0] = self.offset
+        self.noise[1] = per_joint(errors.speed_offset, robot, "encoders.speed_offset")
         spread = np.array([[errors.position], [errors.velocity], [0.0], [errors.torque]])
         wide = np.repeat(spread, joints, axis=1)
         self._source = WhiteNoise(rng, wide, self.noise) if spread.any() else None

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from sim2real_deploy.identify.figures import figures_of
 from sim2real_deploy.identify.legs import Legs, Window, gravity
@@ -21,11 +22,20 @@ MOTORS = {
     "delay": 0.003,
     "speed_feed": {"hip_joint": 0.0, "thigh_joint": 0.0, "calf_joint": 0.2},
 }
+BOARDS = {
+    "motors": MOTORS
+    | {
+        "torque_bias": {"hip_joint": 0.1, "thigh_joint": -0.1, "calf_joint": 0.2},
+        "presliding": {"hip_joint": 0.0, "thigh_joint": 0.001, "calf_joint": 0.004},
+    },
+    "encoders": {"speed_offset": 0.03, "speed_gain": 1.1},
+}
 
 
-def test_a_rollout_ends_where_the_clamped_twin_does() -> None:
+@pytest.mark.parametrize("terms", [{"motors": MOTORS}, BOARDS])
+def test_a_rollout_ends_where_the_clamped_twin_does(terms: dict[str, object]) -> None:
     """With dry friction that sticks and slips, which depends on the solver's every detail."""
-    made_of = Imperfections.model_validate({"motors": MOTORS})
+    made_of = Imperfections.model_validate(terms)
     mount = Mount(kind="fixed", roll=0.1, pitch=-0.15)
     twin = TwinRobot(ROBOT, imperfections=made_of, mount=mount)
     rows: dict[str, list[np.ndarray]] = {"q": [], "dq": [], "target_q": []}
@@ -39,12 +49,14 @@ def test_a_rollout_ends_where_the_clamped_twin_does() -> None:
     columns["target_q"] = np.roll(columns["target_q"], -1, axis=0)  # sent after the state was read
     columns |= {"kp": np.full(ROWS, KP), "kd": np.full(ROWS, KD), "torque": columns["q"] * 0}
     recording = from_arrays("made", ROBOT, columns)
-    starts = {"start_q": recording["q"], "start_dq": recording["dq"]}
+    figures = figures_of(made_of, ROBOT)
+    speed = (recording["dq"] - figures.speed_offset) / figures.speed_gain
+    starts = {"start_q": recording["q"], "start_dq": speed}
     prepared = replace(recording, columns={**recording.columns, **starts})
-    legs = Legs(ROBOT, [prepared], lags=False)
+    legs = Legs(ROBOT, [prepared], lags=False, presliding=bool(figures.presliding.any()))
     window = Window(0, 100, 250)
     down = [gravity(mount.roll, mount.pitch)]
-    q, _, _ = legs.run([window], [(figures_of(made_of, ROBOT), down)])
+    q, _, _ = legs.run([window], [(figures, down)])
     legs.close()
     off = q[0, 0] - recording["q"][101:351]
     assert np.abs(off).max() < 1e-3

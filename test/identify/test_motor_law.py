@@ -19,6 +19,8 @@ def recorded(
     lag: float = 0.0,
     kd: float = KD,
     speed_feed: float = 0.0,
+    torque_bias: float = 0.0,
+    speed_offset: float = 0.0,
     seconds: float = 16.0,
 ) -> Recording:
     """Joints of 0.05 kg m^2 that follow a chirp; velocity is read with noise."""
@@ -31,12 +33,12 @@ def recorded(
     for row in range(rows):
         for name, value in (
             ("q", q),
-            ("dq", dq + noise * rng.standard_normal()),
+            ("dq", dq + speed_offset + noise * rng.standard_normal()),
             ("torque", torque),
         ):
             columns[name].append(value)
-        asked = strength * (KP * (target[max(row - late + 1, 0)] - q) - kd * dq)
-        asked += speed_feed * dq
+        asked = strength * (KP * (target[max(row - late + 1, 0)] - q) - kd * (dq + speed_offset))
+        asked += speed_feed * dq + torque_bias
         share = 1.0 if lag == 0 else 1 - np.exp(-0.002 / lag)
         before = torque
         torque = before + share * (asked - before)
@@ -72,6 +74,15 @@ def test_torque_along_the_velocity_shows_at_several_gains(speed_feed: float) -> 
     assert law.speed_feed == pytest.approx(speed_feed, abs=0.03)
     assert law.strength == pytest.approx(0.85, rel=0.025)
     assert fit_motor_law(at[:1], JOINT, np.random.default_rng(0)).speed_feed == 0.0  # one gain
+
+
+@pytest.mark.parametrize(("bias", "offset"), [(0.0, 0.0), (-0.12, 0.02)])
+def test_constant_errors_of_a_board_are_found(bias: float, offset: float) -> None:
+    recording = recorded(0.9, 4, 0.02, torque_bias=bias, speed_offset=offset)
+    law = fit_motor_law([recording], JOINT, np.random.default_rng(0))
+    assert law.torque_bias == pytest.approx(bias, abs=0.015)
+    assert law.speed_offset == pytest.approx(offset, abs=0.004)
+    assert law.strength == pytest.approx(0.9, rel=0.025)
 
 
 def test_a_joint_that_is_not_asked_to_move_is_not_excited() -> None:

@@ -175,6 +175,8 @@ def _asked(
     pull = kp * (_delayed(recording["target_q"], late) - seen_q)
     brake = kd * (_delayed(recording["target_dq"], late) - seen_dq)
     torque = figures.strength * (pull + brake + _delayed(recording["feed_forward"], late))
+    fed = np.where(kd > 0, figures.speed_feed * seen_dq / figures.speed_gain, 0.0)
+    torque = torque + fed + np.where((kp > 0) | (kd > 0), figures.torque_bias, 0.0)
     limit = recording.robot.torque_limit.astype(np.float64)
     return np.clip(torque, -limit, limit)
 
@@ -204,7 +206,7 @@ def _needed(recording: Recording, figures: JointFigures) -> Array:
     model.dof_damping[:] = model.dof_frictionloss[:] = 0.0
     model.dof_armature[:] = figures.armature
     data = mujoco.MjData(model)
-    speed = recording["dq"] / figures.speed_gain
+    speed = (recording["dq"] - figures.speed_offset) / figures.speed_gain
     q = smooth(recording["q"], WIDE) - figures.offset
     dq, ddq = smooth(speed, WIDE), slope(speed, recording.period, WIDE)
     model.opt.gravity[:] = 0.0

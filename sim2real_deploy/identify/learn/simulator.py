@@ -20,7 +20,7 @@ from sim2real_deploy.robots.geometry import gravity_in_body_rows, to_world_rows
 from sim2real_deploy.twin.actuator_net import ActuatorNet, load_actuator
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.floors import Floor
-from sim2real_deploy.twin.model import KD, KP
+from sim2real_deploy.twin.model import KD, KP, set_presliding
 from sim2real_deploy.twin.robot import TwinRobot
 
 Array = npt.NDArray[np.float64]
@@ -53,7 +53,7 @@ class Motion:
 def motion_of(recording: Recording, simulator: "Simulator") -> Motion:
     figures = simulator.figures
     q = smooth(recording["q"], HALF) - figures.offset
-    dq = smooth(recording["dq"], HALF) / figures.speed_gain
+    dq = (smooth(recording["dq"], HALF) - figures.speed_offset) / figures.speed_gain
     gyro = smooth(recording["gyroscope"], HALF)
     if "quaternion" in recording:
         quaternion = recording["quaternion"]
@@ -89,8 +89,9 @@ class Simulator:
         self._rollout = rollout.Rollout(nthread=1)
         self.steps = round(1 / robot.wire.rate_hz / self.model.opt.timestep)
         figures: JointFigures = self.figures
-        self.model.actuator_gainprm[:, KP] = figures.strength * kp
-        self.model.actuator_gainprm[:, KD] = figures.strength * kd * figures.speed_gain
+        motors = self.model.actuator_gainprm[: robot.joint_count]
+        motors[:, KP] = figures.strength * kp
+        motors[:, KD] = figures.strength * kd * figures.speed_gain - figures.speed_feed * (kd > 0)
         self._late = np.rint(figures.delay / self.model.opt.timestep).astype(np.int64)
         self._feet = [self.model.geom(name).id for name in robot.foot_names]
         self._radius = np.array([self.model.geom(name).size[0] for name in robot.foot_names])
@@ -144,6 +145,8 @@ class Simulator:
         told = np.zeros((len(rows), count * self.steps, self.model.nu))
         inputs = told.reshape(len(rows), count * self.steps, joints, 3)
         inputs[..., 0] = motion.target[row, np.arange(joints)] + delta[:, None]
+        inputs[..., 1] = -self.figures.speed_offset / self.figures.speed_gain
+        inputs[..., 2] = self.figures.torque_bias
         if self._net is None:
             after, _ = self._rollout.rollout(self.model, self._data, states, told)
             return np.asarray(after[:, -1])
@@ -160,8 +163,8 @@ class Simulator:
         """Add what the actuator network gives in a wire period to what the motors are told."""
         model, joints = self.model, self.robot.joint_count
         shape = (len(states), 2, joints)
-        gains = np.broadcast_to(model.actuator_gainprm[:, [KP, KD]].T, shape)
-        bounds = np.broadcast_to(model.actuator_forcerange, (len(states), joints, 2))
+        gains = np.broadcast_to(model.actuator_gainprm[:joints, [KP, KD]].T, shape)
+        bounds = np.broadcast_to(model.actuator_forcerange[:joints], (len(states), joints, 2))
         feed_forward = inputs[:, 0, :, 2]
         net.update(
             np.ascontiguousarray(inputs[:, 0]),
@@ -172,9 +175,12 @@ class Simulator:
             np.ascontiguousarray(bounds),
         )
         inputs[..., 2] += net.torque[:, None]
-        friction = np.maximum(model.dof_frictionloss[FREE_V:] + net.friction, 0.0)
+        reach = self.figures.presliding
+        friction = np.maximum(self.figures.friction + net.friction, 0.0)
         for one, value in zip(self._models, friction, strict=True):
-            one.dof_frictionloss[FREE_V:] = value
+            one.dof_frictionloss[FREE_V:] = np.where(reach > 0, 0.0, value)
+            if reach.any():
+                set_presliding(one, value, reach)
 
     def gravity(self, states: Array) -> Array:
         return gravity_in_body_rows(states[:, self.quaternion])
