@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from sim2real_deploy.identify.figures import JointFigures
 from sim2real_deploy.identify.legs import Legs, Window, gravity
-from sim2real_deploy.identify.recording import Recording, smooth
+from sim2real_deploy.identify.recording import Recording
+from sim2real_deploy.identify.smoothing import smooth
 
 Array = npt.NDArray[np.float64]
 

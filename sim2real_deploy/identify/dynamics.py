@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from sim2real_deploy.identify.figures import BOUNDS, JointFigures
 from sim2real_deploy.identify.legs import gravity, legs_model
-from sim2real_deploy.identify.recording import Recording, slope, smooth
+from sim2real_deploy.identify.recording import Recording
+from sim2real_deploy.identify.smoothing import slope, smooth
 from sim2real_deploy.robots import RobotSpec
 
 Array = npt.NDArray[np.float64]

@@ -12,8 +12,9 @@ from sim2real_deploy.identify import dynamics
 from sim2real_deploy.identify.figures import JointFigures, figures_of
 from sim2real_deploy.identify.legs import Legs, Window
 from sim2real_deploy.identify.motor_law import MotorLaw, fit_motor_law
-from sim2real_deploy.identify.recording import Recording, smooth
+from sim2real_deploy.identify.recording import Recording
 from sim2real_deploy.identify.rollout_fit import Fit, Point, RolloutFit
+from sim2real_deploy.identify.smoothing import smooth
 from sim2real_deploy.identify.trunk import TrunkFinding, identify_trunk
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import Imperfections

@@ -11,6 +11,8 @@ import numpy.typing as npt
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.identify.row_timing import on_even_rows, sampling_times
+from sim2real_deploy.identify.smoothing import slope
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.topics import LOW_CMD, LOW_STATE
 
@@ -56,7 +58,8 @@ class Recording:
 
 
 def from_arrays(name: str, robot: RobotSpec, columns: Mapping[str, npt.ArrayLike]) -> Recording:
-    """Rows that are one wire period apart. Repeated states are marked, never used as news."""
+    """Rows that are about one wire period apart. Repeated states are marked and not used; states
+    that were sampled earlier or later than their row says are put on even rows."""
     arrays = {key: np.asarray(values, np.float64) for key, values in columns.items()}
     rows, joints = arrays["q"].shape
     for key in ("target_dq", "feed_forward"):
@@ -73,12 +76,24 @@ def from_arrays(name: str, robot: RobotSpec, columns: Mapping[str, npt.ArrayLike
     else:
         arrays["dq"] = slope(arrays["q"], 1 / robot.wire.rate_hz)
     fresh = np.concatenate(([True], ~repeated))
-    return Recording(name, _digest(arrays), robot, arrays, fresh)
+    digest = _digest(arrays)
+    _put_on_even_rows(arrays, fresh, 1 / robot.wire.rate_hz)
+    return Recording(name, digest, robot, arrays, fresh)
+
+
+def _put_on_even_rows(columns: dict[str, Array], fresh: Flags, period: float) -> None:
+    times = sampling_times(columns["q"], period)
+    if times is None:
+        return
+    for key in ("q", "dq", "torque"):
+        if key in columns:
+            columns[key] = on_even_rows(columns[key], times, fresh, period)
 
 
 def from_bag(recorded: Recorded) -> Recording:
     """The wire of a bag, on the grid of the robot's own clock; lost states are filled in. Of a
-    long bag it is the ten minutes in which the joints moved most."""
+    long bag it is the ten minutes in which the joints moved most. The clock of an imported log may
+    be its reader's, so its states are put on even rows first."""
     for name in (LOW_STATE, LOW_CMD):
         recorded.bag.require(name)
     recorded = Recorded(_busiest(recorded.bag))
@@ -110,7 +125,10 @@ def from_bag(recorded: Recorded) -> Recording:
         columns[name] = values[np.maximum(last, 0)]
     columns["kp"][last < 0] = 0.0
     columns["kd"][last < 0] = 0.0
-    return Recording(recorded.bag.path.name, _digest(columns), recorded.robot, columns, fresh)
+    digest = _digest(columns)
+    if any(record.get("imported") == "true" for record in recorded.bag.metadata.values()):
+        _put_on_even_rows(columns, fresh, 1 / rate)
+    return Recording(recorded.bag.path.name, digest, recorded.robot, columns, fresh)
 
 
 def _busiest(bag: Bag) -> Bag:
@@ -125,28 +143,6 @@ def _busiest(bag: Bag) -> Bag:
         states = glance.load((LOW_STATE,)).get(LOW_STATE)
         moved.append(0.0 if states is None else float(np.abs(states["dq"]).mean()))
     return bag.within(spans[int(np.argmax(moved))])
-
-
-def smooth(values: Array, half: int = 4) -> Array:
-    """A local parabola through each row and its neighbours (Savitzky and Golay)."""
-    return _convolved(values, _kernel(half, 0))
-
-
-def slope(values: Array, period: float, half: int = 4) -> Array:
-    return _convolved(values, _kernel(half, 1)) / period
-
-
-def _kernel(half: int, derivative: int) -> Array:
-    x = np.arange(-half, half + 1, dtype=float)
-    return np.asarray(np.linalg.pinv(np.vander(x, 3, increasing=True))[derivative])
-
-
-def _convolved(values: Array, kernel: Array) -> Array:
-    half = len(kernel) // 2
-    padded = np.pad(values, ((half, half), (0, 0)), mode="edge")
-    return np.asarray(
-        np.stack([np.convolve(column, kernel[::-1], "valid") for column in padded.T], axis=1)
-    )
 
 
 def _filled(grid: Any, row: Any, values: Array) -> Array:

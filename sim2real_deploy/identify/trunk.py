@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.identify.figures import JointFigures
-from sim2real_deploy.identify.recording import Recording, smooth
+from sim2real_deploy.identify.recording import Recording
+from sim2real_deploy.identify.smoothing import smooth
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.model import BASE, IMU_SITE, build_spec

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from sim2real_deploy import __version__
 from sim2real_deploy.identify.pipeline import UNTOLD_DELAY, Identified
-from sim2real_deploy.identify.recording import smooth
+from sim2real_deploy.identify.smoothing import smooth
 from sim2real_deploy.identify.trunk import TrunkFinding
 from sim2real_deploy.twin.config import Bus, Imperfections, Trunk
 from sim2real_deploy.twin.files import IdentifiedFigure, Provenance, TwinFile

@@ -13,7 +13,8 @@ from sim2real_deploy.cli import app
 from sim2real_deploy.cli import identify as _command  # noqa: F401  (registers itself)
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.identify.pipeline import check
-from sim2real_deploy.identify.recording import from_arrays, from_bag, slope, smooth
+from sim2real_deploy.identify.recording import from_arrays, from_bag
+from sim2real_deploy.identify.smoothing import slope, smooth
 from sim2real_deploy.robots import load_robot
 
 ROBOT = load_robot("go2")
@@ -36,6 +37,25 @@ def imported(tmp_path: Path, content: dict[str, np.ndarray], mapping: str = MAP)
     (tmp_path / "map.yaml").write_text(mapping)
     import_log(tmp_path / "log.npz", tmp_path / "map.yaml", tmp_path / "bag")
     return tmp_path / "bag"
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.0006])
+def test_states_that_were_logged_late_are_put_on_even_rows(jitter: float) -> None:
+    rng = np.random.default_rng(0)
+    even = np.arange(2000) * 0.002
+    sampled = even + jitter * rng.standard_normal(len(even))
+
+    def path(t: np.ndarray) -> np.ndarray:
+        return 0.3 * np.sin(2 * np.pi * 2 * t[:, None] + np.arange(12))
+
+    read = path(sampled) + 0.0001 * rng.standard_normal((len(even), 12))
+    gains = {"kp": np.full(len(even), 25.0), "kd": np.full(len(even), 1.0)}
+    recording = from_arrays("late", ROBOT, {"q": read, "target_q": path(even), **gains})
+    off = [np.sqrt(np.mean((q - path(even)) ** 2)) for q in (read, recording["q"])]
+    if jitter:
+        assert off[1] < 0.5 * off[0]
+    else:
+        assert (recording["q"] == read).all()
 
 
 def test_a_log_of_others_becomes_a_bag_that_says_the_same(tmp_path: Path) -> None:

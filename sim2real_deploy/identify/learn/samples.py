@@ -15,7 +15,8 @@ import numpy.typing as npt
 from sim2real_deploy.identify.dynamics import inverse_dynamics
 from sim2real_deploy.identify.figures import JointFigures
 from sim2real_deploy.identify.legs import GRAVITY, legs_model
-from sim2real_deploy.identify.recording import Recording, slope, smooth
+from sim2real_deploy.identify.recording import Recording
+from sim2real_deploy.identify.smoothing import slope, smooth
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.actuator_net import FORMATS
 

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from mujoco import rollout
 
 from sim2real_deploy.identify.figures import JointFigures, figures_of
-from sim2real_deploy.identify.recording import Recording, smooth
+from sim2real_deploy.identify.recording import Recording
+from sim2real_deploy.identify.smoothing import smooth
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.geometry import gravity_in_body_rows, to_world_rows
 from sim2real_deploy.twin.actuator_net import ActuatorNet, load_actuator
