@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy import __version__
-from sim2real_deploy.identify.pipeline import UNTOLD_DELAY, Identified
+from sim2real_deploy.identify.pipeline import LEG_JOINTS, UNTOLD_DELAY, Identified
 from sim2real_deploy.identify.smoothing import smooth
 from sim2real_deploy.identify.trunk import TrunkFinding
 from sim2real_deploy.twin.config import Bus, Imperfections, Trunk
@@ -175,6 +175,8 @@ def residual_words(found: Identified) -> dict[str, str]:
         noise = _noise(found, joint)
         error = float(found.fit.q_rms[joint])
         left = found.unexplained[joint]
+        if left.share < LEAST_SHARE and _another_is_to_blame(found, joint):
+            continue
         named = bool(left.words) and left.share > LEAST_SHARE and error > NAMED_SHORT * noise
         if error < max(FALLS_SHORT * noise, LEAST_ERROR) and not named:
             continue
@@ -184,6 +186,14 @@ def residual_words(found: Identified) -> dict[str, str]:
         )
         words[name] = text + (f", most like {left.words}" if left.words else "")
     return words
+
+
+def _another_is_to_blame(found: Identified, joint: int) -> bool:
+    """Whether torques of another joint of the leg do not balance: its error moves the whole leg in a
+    rollout, also joints whose own torques balance."""
+    first = joint - joint % LEG_JOINTS
+    leg = range(first, first + LEG_JOINTS)
+    return any(found.unexplained[other].share > LEAST_SHARE for other in leg if other != joint)
 
 
 def _noise(found: Identified, joint: int) -> float:
