@@ -189,8 +189,8 @@ def residual_words(found: Identified) -> dict[str, str]:
 
 
 def _another_is_to_blame(found: Identified, joint: int) -> bool:
-    """Whether torques of another joint of the leg do not balance: its error moves the whole leg in a
-    rollout, also joints whose own torques balance."""
+    """Whether the torques of another joint of this leg do not balance. In a rollout its error moves
+    the whole leg, so joints whose own torques balance are off, too."""
     first = joint - joint % LEG_JOINTS
     leg = range(first, first + LEG_JOINTS)
     return any(found.unexplained[other].share > LEAST_SHARE for other in leg if other != joint)
