@@ -1,4 +1,4 @@
-"""How well figures explain a recording: a hung robot replayed open loop, all of it in one go."""
+"""How well figures explain a recording: a hung robot is replayed open loop from start to end."""
 
 from dataclasses import dataclass, replace
 
@@ -13,16 +13,16 @@ from sim2real_deploy.identify.smoothing import smooth
 Array = npt.NDArray[np.float64]
 
 LEAD_IN = 20  # rows before the replay begins
-SLOW_HZ = 20.0  # above it, what the chirps never asked for: vibration and noise
+SLOW_HZ = 20.0  # above it is vibration and noise that no chirp commands
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedMotion:
     q: Array
     torque: Array
-    first: int  # row of the recording that the first of these belongs to
+    first: int  # row of the recording that corresponds to the first row here
     q_rms: float  # rad, over all joints
-    torque_share: float  # rms error by rms torque
+    torque_share: float  # rms error over rms torque
     slow_torque_share: float  # the same below SLOW_HZ
 
 
@@ -60,7 +60,7 @@ def _share(wrong: Array, true: Array) -> float:
 
 
 def below(values: Array, period: float, hz: float) -> Array:
-    """What is slower than that, column by column."""
+    """The part of each column below a frequency."""
     spectrum = np.fft.rfft(values, axis=0)
     spectrum[np.fft.rfftfreq(len(values), period) > hz] = 0.0
     return np.asarray(np.fft.irfft(spectrum, len(values), axis=0))

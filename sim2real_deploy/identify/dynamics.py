@@ -1,7 +1,8 @@
 """Stage B: rotor, bearing and friction by linear regression on inverse dynamics.
 
-Rough, since accelerations are noisy, but it needs no start and takes a second: where stage C
-begins. Afterwards the same balance of torques says what the identified model leaves unexplained.
+It is rough, because accelerations are noisy, but it needs no initial values and takes a second;
+stage C starts from its result. Afterwards the same torque balance shows what the identified model
+leaves unexplained.
 """
 
 from collections.abc import Sequence
@@ -20,19 +21,19 @@ from sim2real_deploy.robots import RobotSpec
 
 Array = npt.NDArray[np.float64]
 
-MOVING = 0.15  # rad/s: slower, and dry friction points anywhere
-HALF = 6  # rows either side in the smoothing of accelerations
-EVERY = 4  # rows: neighbours say the same
+MOVING = 0.15  # rad/s: at lower speeds the direction of dry friction is uncertain
+HALF = 6  # rows on either side when smoothing accelerations
+EVERY = 4  # rows: neighbours hold no new information
 HUBER_ROUNDS = 4
 LEG_JOINTS = 3
-OFFSET_STEP = 0.01  # rad, of finite differences
+OFFSET_STEP = 0.01  # rad, for finite differences
 OFFSET_RIDGE = 1e-6 * np.eye(4 * LEG_JOINTS)
 OFFSET_DRAWS = 50
 BLOCK_ROWS = 125  # one second of every fourth row
 LEAST_BLOCKS = 8
-CALM = 12.0  # rad/s^2: beyond, what smoothing takes from speeds counts for more than an offset
-LEAST_SHARE = 0.08  # of the residual that a term must explain to be named
-RIPPLE = range(4, 25)  # periods in a turn of the joint that torque ripple is looked for
+CALM = 12.0  # rad/s^2: above, errors of the smoothing outweigh an offset
+LEAST_SHARE = 0.08  # of the residual: a term that explains less is not named
+RIPPLE = range(4, 25)  # candidate periods of torque ripple per radian of phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ class Balance:
     dq: Array
     ddq: Array
     torque: Array
-    rigid: Array  # torque that the legs' own mass asks for
-    by_offset: Array  # rows x 3 x joints: how it changes with the offsets of the leg's encoders
+    rigid: Array  # torque that moves and holds the legs' own mass
+    by_offset: Array  # rows x 3 x joints: its derivative by the offsets of the leg's encoders
 
 
 def balance(
@@ -79,7 +80,7 @@ def inverse_dynamics(model: Any, data: Any, q: Array, dq: Array, ddq: Array) -> 
 
 
 def _by_offset(model: Any, data: Any, motion: tuple[Array, ...], rigid: Array) -> Array:
-    """An encoder that reads too much puts the joint back by as much."""
+    """The derivative; a positive offset means that the true angle is smaller than the reading."""
     q, dq, ddq = motion
     kind = np.arange(q.shape[1]) % LEG_JOINTS
     moved = [
@@ -90,10 +91,10 @@ def _by_offset(model: Any, data: Any, motion: tuple[Array, ...], rigid: Array) -
 
 
 def offsets(found: Balance) -> tuple[Array, Array]:
-    """Of the encoders, and their standard deviations: from gravity, over all that moves.
+    """Encoder offsets and their standard deviations, from gravity.
 
-    A leg's three balances of torque share its three offsets; each has a rotor, a bearing and
-    friction of its own. Blocks drawn anew say how sure it is.
+    The torque balances of a leg's three joints share its three offsets; each has its own rotor
+    inertia, damping and friction. The deviations come from a bootstrap over blocks.
     """
     joints = found.q.shape[1]
     best, sigma = np.zeros(joints), np.full(joints, np.inf)
@@ -116,7 +117,7 @@ def offsets(found: Balance) -> tuple[Array, Array]:
 
 
 def _leg_equations(found: Balance, first: int) -> tuple[Array, Array]:
-    """Normal equations of each block: three offsets, then rotor, bearing, friction by joint."""
+    """Normal equations of each block: three offsets, then inertia, damping, friction by joint."""
     size = 4 * LEG_JOINTS
     starts = range(0, len(found.q) - BLOCK_ROWS + 1, BLOCK_ROWS)
     squares, sides = np.zeros((len(starts), size, size)), np.zeros((len(starts), size))
@@ -176,11 +177,11 @@ def _robust(terms: Array, left: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Unexplained:
-    """Of one joint: torque that the identified model leaves over, and what it goes along with."""
+    """Torque of one joint that the identified model does not explain, and what it resembles."""
 
     torque: float  # Nm rms
     share: float  # of the torque
-    words: str  # "" where nothing stands out
+    words: str  # empty if nothing stands out
 
 
 def unexplained(found: Balance, figures: JointFigures, robot: RobotSpec) -> list[Unexplained]:
@@ -226,6 +227,6 @@ def _unexplained(
 
 
 def _near_stops(q: Array, robot: RobotSpec, joint: int) -> Array:
-    """Springs that begin somewhere inside the joint's range."""
+    """Springs that begin near the ends of the motion."""
     low, high = float(np.percentile(q, 5)), float(np.percentile(q, 95))
     return np.column_stack((np.maximum(low - q, 0.0), np.maximum(q - high, 0.0)))

@@ -1,4 +1,4 @@
-"""The figures that are identified, joint by joint, and how they go into a twin and a model."""
+"""The figures that are identified for each joint, with their bounds."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,11 +14,11 @@ from sim2real_deploy.twin.per_joint import per_joint
 
 Array = npt.NDArray[np.float64]
 
-BOUNDS = {  # wider than any robot seen: beyond them the recording is not understood
+BOUNDS = {  # wider than any known robot
     "strength": (0.4, 1.5),
     "delay": (0.0, 0.05),
     "lag": (0.0, 0.05),
-    "armature": (-0.02, 0.3),  # below zero: a trunk that gives way takes inertia from a joint
+    "armature": (-0.02, 0.3),  # below zero: a trunk that moves reduces the inertia a joint feels
     "damping": (0.0, 3.0),
     "friction": (0.0, 4.0),
     "offset": (-0.15, 0.15),
@@ -40,19 +40,19 @@ class JointFigures:
     damping: Array
     friction: Array
     offset: Array
-    speed_gain: Array  # velocity that the motor's board reads by what it is
+    speed_gain: Array  # velocity that the motor's board reads over the true one
     speed_feed: Array  # Nms/rad, torque that the motor's board adds along its velocity
     torque_bias: Array  # Nm, constant torque that the motor's board adds
     speed_offset: Array  # rad/s, velocity that the board reads at rest
     presliding: Array  # rad, motion after a reversal over which dry friction builds up
-    backlash: Array  # rad, full play; taken from the start's twin, never fitted
+    backlash: Array  # rad, full play; from the initial twin, never fitted
 
     def with_(self, **changed: Array) -> "JointFigures":
         return replace(self, **changed)
 
 
 def figures_of(twin: Imperfections, robot: RobotSpec) -> JointFigures:
-    """Those of a twin; what it leaves to the model comes from there."""
+    """The figures of a twin; what it does not set comes from the MuJoCo model."""
     model, motors, joints = build_model(robot, Floor()), twin.motors, robot.joint_count
     bus = twin.command_bus
     wait = np.ceil((bus.delay + bus.jitter / 2) * robot.wire.rate_hz - 1e-9) / robot.wire.rate_hz

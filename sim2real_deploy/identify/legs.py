@@ -1,7 +1,7 @@
-"""The legs on a clamped trunk, nothing touching: cheap to roll out, many candidates at a time.
+"""The legs on a clamped trunk, without contacts: cheap to roll out, many candidates at a time.
 
-The same motors as the twin's, at the same time step. A leg does not feel the others, so one
-rollout tries a candidate for each leg.
+Motors and time step are the twin's. The legs do not affect each other, so one rollout tries a
+candidate for each leg.
 """
 
 import copy
@@ -22,11 +22,11 @@ from sim2real_deploy.twin.model import BASE, KD, KP, build_model, build_spec, se
 
 Array = npt.NDArray[np.float64]
 
-STEPS = 2  # of physics in a wire period, as the twin's
+STEPS = 2  # of physics per wire period, as in the twin
 STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
 _LAG = 0  # where a motor keeps its time constant in actuator_dynprm
 GRAVITY = 9.81
-REMEMBERED = 60  # rows of motion before a window that its friction knows of
+REMEMBERED = 60  # rows of motion before a window from which its initial friction follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Window:
 
 
 def no_corrections(windows: Sequence[Window], joints: int) -> Array:
-    """Windows that begin exactly in the recorded states."""
+    """Corrections of zero: windows begin exactly in the recorded states."""
     return np.zeros((len(windows), 2, joints))
 
 
@@ -64,14 +64,14 @@ def legs_model(robot: RobotSpec, lags: bool, presliding: bool = False) -> Any:
 
 
 def gravity(roll: float, pitch: float) -> Array:
-    """As a trunk of this attitude feels it."""
+    """In the axes of a trunk with this attitude."""
     return GRAVITY * np.array(
         (np.sin(pitch), -np.sin(roll) * np.cos(pitch), -np.cos(roll) * np.cos(pitch))
     )
 
 
 def _through_play(q: Array, play: Array, began: Array) -> Array:
-    """Where the motor's side of each gear is, which moves once the play is used up."""
+    """Position of each gear's motor side, which follows once the play is used up."""
     if not play.any():
         return q
     seen, at = np.empty_like(q), began
@@ -82,7 +82,7 @@ def _through_play(q: Array, play: Array, began: Array) -> Array:
 
 
 def _helped(figures: JointFigures, kp: Array) -> Array:
-    """Torque by which play helps the motion; rollouts take it off the dry friction.
+    """Torque by which backlash helps the motion; rollouts subtract it from the dry friction.
 
     A board sees its own side of the gear, which trails the joint by half the play.
     """
@@ -132,10 +132,10 @@ class Legs:
         return model
 
     def _softness(self, armature: Array) -> Array:
-        """What MuJoCo scales the softness of dry friction by: inertia felt on a free trunk.
+        """The inverse inertia by which MuJoCo scales the softness of dry friction.
 
-        The twin's trunk is free to the compiler however it is held, so its friction sticks with
-        this softness. A welded trunk would give another one.
+        MuJoCo computes it for a free trunk however the twin's trunk is held; a welded trunk would
+        give other values, and friction would stick differently.
         """
         self._free.dof_armature[-self.robot.joint_count :] = armature
         mujoco.mj_setConst(self._free, self._free_data)
@@ -188,7 +188,8 @@ class Legs:
         return seen + offsets[:, None], dq, torque
 
     def _deflected(self, windows: Sequence[Window], figures: JointFigures) -> Array:
-        """How far friction has built up where windows begin, from the motion before (rad)."""
+        """Deflection of the friction's bristles (rad) at the start of each window, from the motion
+        before it."""
         reach = np.maximum(figures.presliding, 1e-9)
         before = np.arange(-REMEMBERED, 1)
         q = np.stack(

@@ -1,8 +1,8 @@
-"""Stage A: strength, delay and lag of each motor from torque against the PD law. No simulation.
+"""Stage A: strength, delay and lag of each motor from torque against the PD law, no simulation.
 
-Readings of velocity are noisy, and their noise is not in the torque: plain least squares would
-find every motor weak. The command of the recent past knows nothing of that noise, so both sides
-of the law are projected on it first (two-stage least squares, the command as the instrument).
+Velocity readings have noise that is not in the torque, so plain least squares would find every
+motor too weak. The recent commands are independent of that noise: both sides of the law are first
+projected on them (two-stage least squares with the command as instrument).
 """
 
 import itertools
@@ -18,38 +18,38 @@ Array = npt.NDArray[np.float64]
 Interval = tuple[float, float]
 
 INSTRUMENTS = np.arange(0, 64, 4)  # rows of command history
-BLOCK = 1000  # rows; blocks are what the bootstrap draws anew
+BLOCK = 1000  # rows; the bootstrap resamples blocks
 DELAYS = np.arange(1.0, 13.01, 0.25)  # rows
 LAGS = np.array((0.0, 1.0, 2.0, 3.0, 4.0, 5.5, 7.0, 9.0, 12.0, 16.0))  # rows
-AGES = (0.0, 0.5, 1.0)  # rows by which the state in a torque may be older than the one beside it
-SPEED_SHARE = 0.03  # less than so much from one: the motor's two gains are of one strength
-LEAST_FEED = 0.05  # Nms/rad: less is not told from none
-SEVERAL = 1.5  # times the least kd that the largest must be
-LEAST_BIAS = 0.02  # Nm: less is not told from none,
-LEAST_BLOCKS = 5  # nor from fewer blocks
+AGES = (0.0, 0.5, 1.0)  # rows by which a torque may belong to an older state than its row's
+SPEED_SHARE = 0.03  # closer to one than this: kp and kd have the same strength
+LEAST_FEED = 0.05  # Nms/rad: less cannot be told from zero
+SEVERAL = 1.5  # least ratio of the largest kd to the smallest
+LEAST_BIAS = 0.02  # Nm: less cannot be told from zero,
+LEAST_BLOCKS = 5  # nor can any bias with fewer blocks
 LEAST_SPEED_OFFSET = 0.004  # rad/s: one step of the real boards' velocity
-LEAST_TORQUE = 0.05  # Nm rms explained: less is not excited
+LEAST_TORQUE = 0.05  # Nm rms explained by the law: with less the joint is not excited
 DRAWS = 100
-LAG_EVIDENCE = 0.8  # share of the residual that a lag must take away to be there
+LAG_EVIDENCE = 0.8  # a lag counts only if it removes this share of the residual
 
 
 @dataclass(frozen=True, slots=True)
 class MotorLaw:
-    """Of one joint; intervals are 95 %."""
+    """The law of one joint; intervals are 95 %."""
 
     strength: float
     strength_interval: Interval
-    delay: float  # s, of the command in the torque that is read
+    delay: float  # s, from a command to the reported torque
     delay_interval: Interval
     lag: float  # s
     lag_interval: Interval
-    speed_share: float  # strength of kd by strength of kp
-    speed_gain: float  # velocity read by change of position
-    speed_feed: float  # Nms/rad, torque along the velocity that no gain asks for
+    speed_share: float  # strength of kd over strength of kp
+    speed_gain: float  # velocity reading over the slope of the position
+    speed_feed: float  # Nms/rad, torque along the velocity besides the PD law
     speed_feed_interval: Interval
-    torque_bias: float  # Nm, what is left of the torque on average
+    torque_bias: float  # Nm, mean torque besides the PD law
     torque_bias_interval: Interval
-    speed_offset: float  # rad/s, mean velocity read by a joint that comes back to where it was
+    speed_offset: float  # rad/s, velocity reading at rest
     residual: float  # Nm rms that the law leaves
     torque: float  # Nm rms about the mean
     excited: bool
@@ -67,7 +67,7 @@ class _Terms:
 def fit_motor_law(
     recordings: Sequence[Recording], joint: int, rng: np.random.Generator, lags: Array = LAGS
 ) -> MotorLaw:
-    """From all recordings together. Refuses nothing: what is not excited says so."""
+    """From all recordings together. Never refuses; `excited` tells whether the result counts."""
     blocks = [b for r in recordings for b in _blocks(r, joint, lags)]
     both = sum(float(r["torque"][:, joint].var()) * len(r) for r in recordings)
     torque = np.sqrt(both / max(sum(len(r) for r in recordings), 1))
@@ -104,7 +104,7 @@ def fit_motor_law(
     strength, delay, lag, residual, explained = best
     feed, feed_interval = 0.0, (0.0, 0.0)
     fed = _with_feed(of_all_ages, len(lags), draws)
-    if fed is not None and fed.residual < residual:  # else a lag explains it better
+    if fed is not None and fed.residual < residual:  # otherwise a lag explains more
         strength, delay, lag, residual = fed.strength, fed.delay, 0.0, fed.residual
         low[2] = high[2] = 0.0
         low[1], high[1] = np.minimum(low[1], delay), np.maximum(high[1], delay)
@@ -148,7 +148,7 @@ _NEEDED = ("q", "dq", "torque", "target_q", "target_dq", "feed_forward", "kp", "
 
 
 def _project(column: dict[str, Array], rows: slice, lags: Array) -> _Terms | None:
-    """None where no gains are on, where they change, or where nothing is asked to move."""
+    """None if the motor is off, its gains change or its target does not move."""
     first = int(INSTRUMENTS[-1])
     whole = slice(rows.start - first, rows.stop)
     kp, kd = column["kp"][whole], column["kd"][whole]
@@ -160,7 +160,7 @@ def _project(column: dict[str, Array], rows: slice, lags: Array) -> _Terms | Non
     if np.ptp(history) < 1e-3:
         return None
     left, size, _ = np.linalg.svd(history - history.mean(axis=0), full_matrices=False)
-    basis = left[:, size > 1e-7 * size[0]]  # without a mean: a torque sensor's zero is its own
+    basis = left[:, size > 1e-7 * size[0]]  # without the mean, which holds the torque bias
     rows_late = np.arange(int(DELAYS[-1]) + 2)
     terms = np.empty((len(AGES), len(lags), len(DELAYS), 2, basis.shape[1]))
     pairs = (
@@ -181,14 +181,14 @@ def _project(column: dict[str, Array], rows: slice, lags: Array) -> _Terms | Non
 
 
 def _between(whole: Array) -> Array:
-    """At DELAYS, from whole rows: of two neighbours jitter makes a mixture."""
+    """At DELAYS, interpolated between whole rows."""
     floor = np.floor(DELAYS).astype(int)
     share = (DELAYS - floor)[:, None]
     return np.asarray((1 - share) * whole[floor] + share * whole[floor + 1])
 
 
 def _lagged(values: Array, rows: float) -> Array:
-    """A first-order lag, by its impulse response."""
+    """Filtered with a first-order lag."""
     if rows == 0:
         return values
     keep = np.exp(-1 / rows)
@@ -199,7 +199,7 @@ def _lagged(values: Array, rows: float) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Grams:
-    """Sums of products of each block: all that least squares needs."""
+    """Sums of products of each block, which is all that least squares needs."""
 
     terms: Array  # blocks x lags x delays x 2 x 2
     cross: Array  # blocks x lags x delays x 2
@@ -217,7 +217,7 @@ def _grams(blocks: Sequence[_Terms]) -> _Grams:
 
 
 def _of_best_age(grams: _Grams, lags: int) -> _Grams:
-    """The age of the state that explains most, for all joints' blocks together."""
+    """The terms at the age of the state that explains most, for all blocks together."""
     square, cross = grams.terms.sum(0), grams.cross.sum(0)
     solved = np.linalg.solve(square + 1e-9 * np.eye(2), cross[..., None])[..., 0]
     explained = (solved * cross).sum(-1).max(axis=1)
@@ -229,7 +229,7 @@ def _of_best_age(grams: _Grams, lags: int) -> _Grams:
 def _search(
     grams: _Grams, weights: Array, joined: bool, lags: Array
 ) -> tuple[float, float, float, float, float]:
-    """Strength, delay, lag (rows), squares left and squares explained, at the least residual."""
+    """Strength, delay, lag (rows), residual and explained sum of squares at the best fit."""
     square = np.einsum("b,bkdij->kdij", weights, grams.terms)
     cross = np.einsum("b,bkdi->kdi", weights, grams.cross)
     total = float(weights @ grams.torque)
@@ -244,7 +244,7 @@ def _search(
         explained, strength, lags = explained[:1], strength[:1], lags[:1]
         k, d = np.intp(0), np.argmax(explained[0])
     lag = _peak(lags, explained[:, d], int(k))
-    # Along the ridge of the other lag the best delay moves: read both at the refined top.
+    # The best delay depends on the lag: read both at the refined maximum.
     near = min(max(int(np.searchsorted(lags, lag)) - 1, 0), max(len(lags) - 2, 0))
     after = min(near + 1, len(lags) - 1)
     share = 0.0 if after == near else (lag - lags[near]) / (lags[after] - lags[near])
@@ -257,7 +257,7 @@ def _search(
 
 
 def _peak(grid: Array, values: Array, at: int) -> float:
-    """The top of a parabola through the best point and its neighbours."""
+    """The maximum of a parabola through the best point and its neighbours."""
     if not 0 < at < len(grid) - 1:
         return float(grid[at])
     x, y = grid[at - 1 : at + 2], values[at - 1 : at + 2]
@@ -278,7 +278,7 @@ def _speed_share(grams: _Grams, weights: Array) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Fed:
-    """A law without lag whose board adds torque along the velocity."""
+    """A law without lag, with a board that adds torque along the velocity."""
 
     strength: float
     speed_share: float
@@ -289,10 +289,10 @@ class _Fed:
 
 
 def _with_feed(grams: _Grams, lags: int, draws: Array) -> _Fed | None:
-    """None where no feed shows; else with the age of the state that explains most.
+    """The law with a speed feed, at the age of the state that explains most; None if there is none.
 
-    It takes recordings at several kd: the feed is what of the velocity in the torque does not go
-    along with kd.
+    It takes recordings at several kd: the feed is the part of the torque that is proportional to
+    velocity and independent of kd.
     """
     if grams.kd.min() * SEVERAL > grams.kd.max():
         return None
@@ -333,8 +333,8 @@ def _torque_bias(
     law: tuple[float, float, float, float],
     rng: np.random.Generator,
 ) -> tuple[float, Interval]:
-    """What of the torque the law (strengths of kp and kd, delay in rows, speed feed) leaves on
-    average, and its interval; zero where that is not told from none."""
+    """Mean torque besides the law (strengths of kp and kd, delay in rows, speed feed) and its
+    interval; zero if it cannot be told from zero."""
     strength, damping, delay, feed = law
     late, means = round(delay), []
     for recording in recordings:
@@ -361,7 +361,7 @@ def _torque_bias(
 
 
 def _speed_offset(recordings: Sequence[Recording], joint: int) -> float:
-    """The mean velocity that is read, less how far the joint really came."""
+    """Mean velocity reading minus the mean velocity by positions."""
     read = moved = 0.0
     for recording in recordings:
         q, dq = recording["q"][:, joint], recording["dq"][:, joint]
@@ -372,7 +372,7 @@ def _speed_offset(recordings: Sequence[Recording], joint: int) -> float:
 
 
 def _speed_gain(recordings: Sequence[Recording], joint: int) -> float:
-    """Of two ways to say how fast a joint moves; the command is the instrument here, too."""
+    """Velocity reading over the slope of the position, with the command as instrument."""
     read = change = 0.0
     for recording in recordings:
         q, dq = recording["q"][:, joint], recording["dq"][:, joint]

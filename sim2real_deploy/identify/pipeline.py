@@ -1,4 +1,4 @@
-"""From recordings to what the robot is: stages A to D in turn, each from what it can use."""
+"""From recordings to a robot's figures: stages A to D in turn, each on what it can use."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,33 +24,33 @@ Progress = Callable[[str, float], None]
 
 LEG_JOINTS = 3
 WINDOW = 150  # rows, 0.3 s
-WINDOWS = 100  # rolled out in the fit, spread over all hung recordings
-FIRST_WINDOWS = 30  # of them until the fit is near
-MOST_SECONDS = 120.0  # of a recording that stage A looks at
-AIRBORNE = 5.0  # N: no foot feels more while the robot hangs
+WINDOWS = 100  # in the fit, spread over all hung recordings
+FIRST_WINDOWS = 30  # of them while searching for delay and kind of friction
+MOST_SECONDS = 120.0  # of a recording for stage A
+AIRBORNE = 5.0  # N: the most that a foot sensor reads while the robot hangs
 FITTED = ("armature", "damping", "friction", "offset", "strength", "speed_gain")
-OFFSET_SIGMA = 0.1  # rad: joints are calibrated by somebody
+OFFSET_SIGMA = 0.1  # rad: joints were calibrated
 BLIND_OFFSET_SIGMA = 0.03  # rad, without an IMU: else offsets stand in for what is not modelled
-OFFSET_TRUST = 4.0  # times the deviation that the balance of torques claims for an offset
+OFFSET_TRUST = 4.0  # factor on the deviations of stage B's offsets, which are too small
 LEAST_OFFSET_SIGMA = 0.005  # rad
-LEAST_SIGMA = 0.004  # of strength, whatever stage A says
+LEAST_SIGMA = 0.004  # of strength, however certain stage A is
 SPEED_SIGMA = 0.01
 LEAST_FEED_SIGMA = 0.015  # Nms/rad, of speed feed likewise
 BIAS_SIGMA = 0.02  # Nm
 PRESLIDING, PRESLIDING_SIGMA = 0.0015, 0.001  # rad, of geared joints
-SLIDING_EVIDENCE = 0.1  # of the log likelihood of a row, for friction that builds up
-LAG_SIGMA = 0.002  # s, of stage A's
-# The torque that is read is of the last millisecond of a period: a command that comes into force a
-# millisecond later reads the same, and only rollouts can tell.
+SLIDING_EVIDENCE = 0.1  # gain in log likelihood per row that presliding must bring
+LAG_SIGMA = 0.002  # s, of stage A's lag
+# The reported torque is that of the last millisecond of a period. A command that takes effect a
+# millisecond later looks the same in it; only rollouts can tell.
 UNTOLD_DELAY = 0.001  # s
-LAGGING_SHARE = 0.7  # of the joints: else none of them lags
-LATER_STEPS = 3  # of physics beyond stage A's delay that are tried
+LAGGING_SHARE = 0.7  # of the joints: if fewer show a lag, none has one
+LATER_STEPS = 3  # physics steps beyond stage A's delay to try
 FIRST_ITERATIONS, LATER_ITERATIONS = 4, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """All that the stages say; a stage that had nothing to work on is None or empty."""
+    """The results of all stages; None or empty for a stage without suitable recordings."""
 
     robot: RobotSpec
     before: JointFigures
@@ -95,22 +95,25 @@ def identify(
 
 
 def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
-    """Refuse what cannot be identified at all, saying what is missing."""
+    """Refuse recordings that cannot be identified, saying what is missing."""
     if not recordings:
         raise Refusal("identify: no recording was given")
     for recording in recordings:
         if recording.robot.name != robot.name:
-            raise Refusal(f"{recording.name}: is of {recording.robot.name}, not of {robot.name}")
+            raise Refusal(
+                f"{recording.name}: is of {recording.robot.name}, not of {robot.name}"
+            )
         if "torque" not in recording or not recording["torque"].any():
             raise Refusal(
-                f"{recording.name}: holds no torque (tau_est is zero throughout): "
-                "nothing says what the motors did; record rt/lowstate as it comes"
+                f"{recording.name}: holds no torque (tau_est is zero throughout), "
+                "so nothing tells what the motors did; record rt/lowstate unchanged"
             )
     if not any(_moves(recording) for recording in recordings):
         raise Refusal(
             "the joints hardly move in "
             + ", ".join(r.name for r in recordings)
-            + ": standing still says nothing of motors; record `sim2real excite`, or a walk"
+            + ": a robot that stands still tells nothing about its motors; "
+            "record `sim2real excite`, or a walk"
         )
 
 
@@ -119,7 +122,7 @@ def _moves(recording: Recording) -> bool:
 
 
 def _hangs(recording: Recording) -> bool:
-    """Feet that feel nothing; a log without them is taken to hang."""
+    """Whether no foot carries load; a log without foot forces counts as hung."""
     if "foot_force" not in recording:
         return True
     return bool(np.percentile(recording["foot_force"].max(axis=1), 90) < AIRBORNE)
@@ -133,7 +136,7 @@ def _motor_laws(recordings: Sequence[Recording], progress: Progress) -> tuple[Mo
     for joint in range(joints):
         progress("motor laws", 0.3 * joint / joints)
         laws.append(fit_motor_law(parts, joint, rng))
-    # Motors of one make lag alike. What some joints alone show is a loss that grows with the load.
+    # Motors of one type lag alike. A lag at a few joints only is a loss that grows with the load.
     lagging = [joint for joint, law in enumerate(laws) if law.lag > 0]
     if len(lagging) < LAGGING_SHARE * joints:
         for joint in lagging:
@@ -154,14 +157,14 @@ def _busiest(recording: Recording) -> Recording:
 
 
 def _with_laws(before: JointFigures, laws: Sequence[MotorLaw], robot: RobotSpec) -> JointFigures:
-    """Joints that were not excited keep what they had; a delay that all share is one."""
+    """Stage A's results; joints that were not excited keep their figures, all share one delay."""
     period = 1 / robot.wire.rate_hz
     known = np.array([law.excited for law in laws])
 
     def of(name: str, old: Array) -> Array:
         return np.where(known, [getattr(law, name) for law in laws], old)
 
-    # A torque that is read belongs to the period before: a command of the row before has no delay.
+    # A reported torque belongs to the period before: a command of the row before has no delay.
     seen = np.array([law.delay for law in laws]) - period
     lag = of("lag", before.lag)
     if known.any():
@@ -188,7 +191,7 @@ def _weighted_median(values: Array, weights: Array) -> float:
 
 
 def _prepared(recording: Recording, figures: JointFigures) -> Recording:
-    """With the states that windows begin in."""
+    """With smoothed states for windows to begin in."""
     columns = dict(recording.columns)
     columns["start_q"] = smooth(columns["q"])
     columns["start_dq"] = smooth((columns["dq"] - figures.speed_offset) / figures.speed_gain)
@@ -197,7 +200,7 @@ def _prepared(recording: Recording, figures: JointFigures) -> Recording:
 
 
 def _windows(recordings: Sequence[Recording]) -> list[Window]:
-    """Spread over all that moves at unchanged gains, as many as WINDOWS."""
+    """Up to WINDOWS of them, spread over the stretches that move at unchanged gains."""
     found = []
     for number, recording in enumerate(recordings):
         moving = np.abs(np.diff(recording["target_q"], axis=0)).sum(axis=1) > 1e-4
@@ -220,11 +223,11 @@ def _fit(
     laws: Sequence[MotorLaw],
     progress: Progress,
 ) -> tuple[Fit, float]:
-    """Stage B for a start, then stage C at the two delays that stage A cannot tell apart."""
+    """Stage B for initial values, then stage C at the delays that stage A cannot tell apart."""
     attitudes, known = _attitudes(recordings)
     priors = _priors(figures, laws)
     balance = dynamics.balance(robot, recordings, attitudes, figures)
-    if known:  # with an unknown attitude gravity says nothing of encoders
+    if known:  # without the attitude, gravity tells nothing about encoders
         offset, sigma = dynamics.offsets(balance)
         sure = sigma < OFFSET_SIGMA
         figures = figures.with_(offset=np.where(sure, offset, figures.offset))
@@ -277,10 +280,10 @@ def _with_presliding(
 
 
 def _best_delay(few: RolloutFit, start: Point, step: float, progress: Progress) -> Point:
-    """The delay at which rollouts leave least, in whole physics steps from stage A's upwards.
+    """The fit at the most likely delay, in whole physics steps from stage A's upwards.
 
-    A delay that is a step short is taken for rotor inertia, and no other figure can mend that:
-    each delay has an optimum of its own, so the fit runs at each until it gets worse.
+    A delay that is a step too short is compensated by rotor inertia. Each delay has an optimum of
+    its own, so the fit runs at each until the likelihood falls.
     """
     best, _, _ = few.improve(start, progress, FIRST_ITERATIONS)
     least = few.misfit(best)
@@ -296,7 +299,7 @@ def _best_delay(few: RolloutFit, start: Point, step: float, progress: Progress) 
 
 
 def _priors(figures: JointFigures, laws: Sequence[MotorLaw]) -> dict[str, tuple[Array, Array]]:
-    """What stage A knows of the motors, as well as it knows it."""
+    """Stage A's results with their uncertainty, as priors of stage C."""
     width = np.array([np.ptp(law.strength_interval) if law.excited else 1.0 for law in laws])
     feed = np.array([np.ptp(law.speed_feed_interval) if law.speed_feed else 0.0 for law in laws])
     joints = len(laws)
@@ -316,7 +319,7 @@ def _shifted(progress: Progress, begin: float, what: str, done: float) -> None:
 
 
 def _attitudes(recordings: Sequence[Recording]) -> tuple[Array, bool]:
-    """Roll and pitch in each recording; whether an IMU said so."""
+    """Roll and pitch in each recording, and whether an IMU measured them."""
     known, found = True, []
     for recording in recordings:
         quaternion = recording["quaternion"] if "quaternion" in recording else np.zeros((1, 4))

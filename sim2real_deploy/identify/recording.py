@@ -1,4 +1,4 @@
-"""A recording as identification needs it: one row for each wire period, state and command."""
+"""A recording as identification needs it: state and command in one row per wire period."""
 
 import hashlib
 from collections.abc import Mapping
@@ -19,9 +19,8 @@ from sim2real_deploy.topics import LOW_CMD, LOW_STATE
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-_LONGEST_GAP = 5  # rows that may be missing before a stretch ends
-LONGEST_S = 600.0  # of a bag that is used: more tells hardly more, and must fit into memory
-GLANCE_S = 10.0  # in the middle of each part, to see how much the robot moves in it
+LONGEST_S = 600.0  # part of a bag that is used: more adds little and must fit into memory
+GLANCE_S = 10.0  # in the middle of each part, to measure how much the robot moves
 JOINT_COLUMNS = ("q", "dq", "torque", "target_q", "target_dq", "feed_forward", "kp", "kd")
 
 
@@ -33,7 +32,7 @@ class Recording:
     digest: str
     robot: RobotSpec
     columns: Mapping[str, Array]  # JOINT_COLUMNS, and the IMU's where there is one
-    fresh: Flags  # the state of this row was really read, and is not a repeat or filled in
+    fresh: Flags  # whether the state of a row was read, not repeated or interpolated
 
     def __getitem__(self, name: str) -> Array:
         return self.columns[name]

@@ -1,9 +1,10 @@
-"""Stage C: rotor, bearing and friction of every joint, so that rollouts land where the robot did.
+"""Stage C: inertia, damping and friction of every joint, so that rollouts end where the robot did.
 
-Gauss-Newton over many short windows. The state in which a window begins is read with noise, which
-would bias the figures: it is fitted along, and eliminated window by window. Legs do not feel each
-other, so a column of the Jacobian is one rollout for all four. Intervals come from drawing the
-windows anew in blocks: the formal ones are far too tight, since neighbours err alike.
+Gauss-Newton over many short windows. The initial state of a window is measured with noise, which
+would bias the figures, so it is estimated, too, and eliminated window by window. The legs do not
+affect each other, so a column of the Jacobian takes one rollout for all four. Intervals come from a
+bootstrap over blocks of windows; the formal ones are far too narrow, because errors of neighbours
+are correlated.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from sim2real_deploy.identify.legs import Legs, Window, gravity, no_corrections
 Array = npt.NDArray[np.float64]
 Progress = Callable[[str, float], None]
 
-STEPS = {  # of the finite differences, and what counts as one unit of a figure
+STEPS = {  # of the finite differences, and the unit of each figure in the equations
     "armature": 0.002,
     "damping": 0.02,
     "friction": 0.02,
@@ -31,26 +32,26 @@ STEPS = {  # of the finite differences, and what counts as one unit of a figure
     "torque_bias": 0.01,
 }
 ATTITUDE_STEP = 0.01  # rad
-START_SIGMAS = (0.0006, 0.015)  # rad and rad/s: smoothed readings that a window begins in
-LEAST_SIGMAS = (0.0005, 0.05)  # rad and Nm: no reading is trusted further
-FIRST_SIGMAS = (0.002, 0.25)  # the same before anything is known of the errors
-CORRELATED = 40  # rows over which errors of neighbours are looked at
+START_SIGMAS = (0.0006, 0.015)  # rad and rad/s, of the initial states
+LEAST_SIGMAS = (0.0005, 0.05)  # rad and Nm: lower bound of the readings' deviations
+FIRST_SIGMAS = (0.002, 0.25)  # deviations before the first fit, and their upper bound
+CORRELATED = 40  # rows over which the correlation of errors is summed
 ATTITUDE_SIGMA = 0.15  # rad
 HUBER = 3.0  # sigmas beyond which an error counts linearly
-OUTLIER = 4.0  # sigmas: a command was lost, say
-LEAST_GAIN = 1e-4  # of the cost, to go on
-LARGE_STEP = 1.5  # units of STEPS, after which differences are taken anew
+OUTLIER = 4.0  # sigmas, for example after a lost command
+LEAST_GAIN = 1e-4  # relative gain in cost below which the search ends
+LARGE_STEP = 1.5  # units of STEPS, after which the Jacobian is computed again
 DRAWS = 200
-BLOCK = 5  # windows that are drawn together
+BLOCK = 5  # windows that the bootstrap draws together
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where the search is: figures, and roll and pitch of the trunk in each recording."""
+    """A point of the search: figures, and the trunk's roll and pitch in each recording."""
 
     figures: JointFigures
     attitudes: Array  # recordings x 2
-    starts_off: Array | None = None  # windows x 2 x joints: of the state each window begins in
+    starts_off: Array | None = None  # windows x 2 x joints: corrections of the initial states
 
     def downs(self) -> list[Array]:
         return [gravity(roll, pitch) for roll, pitch in self.attitudes]
@@ -74,7 +75,7 @@ class Fit:
 
 
 class RolloutFit:
-    """Parameters stand one name after the other, each joint by joint; attitudes come last."""
+    """The parameter vector holds each name for all joints in turn; attitudes come last."""
 
     def __init__(
         self,
@@ -84,15 +85,15 @@ class RolloutFit:
         attitude: bool,
         priors: Mapping[str, tuple[Array, Array]],
     ) -> None:
-        """`priors` are value and standard deviation of what is known before, by name."""
+        """`priors` hold a value and a standard deviation for each joint, by name."""
         self.legs, self._windows, self.names = legs, windows, tuple(names)
         self._joints = legs.robot.joint_count
         self._attitude = attitude
         self._count = len(names) * self._joints + (2 * len(legs.recordings) if attitude else 0)
         self._priors = dict(priors)
         self._sigma = np.repeat(np.array(FIRST_SIGMAS)[:, None], self._joints, axis=1)
-        self._alike = 1.0  # rows that say the same
-        self._changes: tuple[Array, Array] | None = None  # by figures and by starts
+        self._alike = 1.0  # correlated rows that count as one
+        self._changes: tuple[Array, Array] | None = None  # by figures and by initial states
         rows = [slice(w.start + 1, w.start + 1 + w.rows) for w in windows]
         chosen = [legs.recordings[w.recording] for w in windows]
         self._q = np.stack([r["q"][rows_] for r, rows_ in zip(chosen, rows, strict=True)])
@@ -114,10 +115,10 @@ class RolloutFit:
     def improve(
         self, start: Point, progress: Progress, iterations: int
     ) -> tuple[Point, float, int]:
-        """Where some iterations lead, what it costs there, and how many it took.
+        """The point after some iterations, its cost, and the number of iterations.
 
-        Finite differences are most of the work, and near the optimum they hardly change: they are
-        taken anew only after a large step, or where the old ones lead nowhere.
+        Finite differences are most of the work and hardly change near the optimum. They are
+        computed again only after a large step, or when the old ones bring no gain.
         """
         if start.starts_off is None or len(start.starts_off) != len(self._windows):
             start = replace(start, starts_off=no_corrections(self._windows, self._joints))
@@ -156,9 +157,9 @@ class RolloutFit:
         return point, cost, number + 1
 
     def misfit(self, point: Point) -> float:
-        """Minus the log likelihood of a row, each joint's noise being what is left over.
+        """Negative log likelihood per row, with each joint's residual as its noise.
 
-        Unlike the cost it can be compared between fits that trust their readings differently.
+        Unlike the cost, it can be compared between fits with different weights.
         """
         left = 0.0
         for errors in self._errors(point):
@@ -167,9 +168,9 @@ class RolloutFit:
         return left / 2
 
     def _weigh_errors(self, parts: Sequence[Array], first: bool = False) -> None:
-        """Trust each joint's readings as far as the rollouts come to them.
+        """Set each joint's deviations from its residuals.
 
-        Never less than at first: a model that falls short must still land where the robot did.
+        They never exceed the first ones: a model that falls short must still fit the positions.
         """
         low, high = (FIRST_SIGMAS if first else LEAST_SIGMAS), FIRST_SIGMAS
         spread = [1.2 * np.median(np.abs(e), axis=(0, 1)) / 0.6745 for e in parts]
@@ -228,9 +229,10 @@ class RolloutFit:
         return residual, float(cost.mean() + known / residual.size)
 
     def _prior_terms(self, point: Point) -> tuple[Array, Array]:
-        """Weight of each parameter's prior and how far off it is, both in units of STEPS.
+        """Weight of each parameter's prior and distance from it, both in units of STEPS.
 
-        Neighbouring rows err alike: a prior counts for as many rows as one of them stands for.
+        Errors of neighbouring rows are correlated, so a prior is weighted by the number of rows
+        that count as one.
         """
         stiff, off = np.zeros(self._count), np.zeros(self._count)
         units, joints = self._units(), self._joints
@@ -250,7 +252,7 @@ class RolloutFit:
         return np.stack([e / s for e, s in zip(parts, self._sigma, strict=True)], axis=2)
 
     def _normal(self, point: Point, residual: Array) -> "_Normal":
-        """Gauss-Newton's equations of each window, the state it begins in eliminated."""
+        """Normal equations of each window, with its initial state eliminated."""
         weight = np.minimum(1.0, HUBER / np.maximum(np.abs(residual), 1e-9))
         if self._changes is None:
             self._changes = self._figure_changes(point), self._start_changes(point)
@@ -261,11 +263,11 @@ class RolloutFit:
         )
 
     def _figure_changes(self, point: Point) -> Array:
-        """What a unit of each parameter changes: parameters x windows x rows x parts x joints."""
+        """Change per unit of each parameter: parameters x windows x rows x parts x joints."""
         here, joints = self._readings(point), self._joints
         columns = np.zeros((self._count, *here.shape), np.float32)
         for at in range(len(self.names)):
-            for kind in range(3):  # the same joint of every leg at a time
+            for kind in range(3):  # the same joint of every leg at once
                 mine = np.arange(joints) % 3 == kind
                 step = np.zeros(self._count)
                 step[at * joints : (at + 1) * joints][mine] = 1.0
@@ -284,7 +286,7 @@ class RolloutFit:
         return columns
 
     def _start_changes(self, point: Point) -> Array:
-        """What a sigma in each joint's first position and velocity changes."""
+        """Change per sigma of each joint's initial position and velocity."""
         here, joints = self._readings(point), self._joints
         columns = np.zeros((2 * joints, *here.shape), np.float32)
         nothing = np.zeros(self._count)
@@ -300,7 +302,8 @@ class RolloutFit:
         return columns
 
     def _readings(self, point: Point) -> Array:
-        """Positions and torques where they were really read: windows x rows x parts x joints."""
+        """Errors in position and torque, zero in rows that were not read: windows x rows x parts x
+        joints."""
         return np.stack(self._errors(point), axis=2)
 
     def _units(self) -> Array:
@@ -326,13 +329,13 @@ _START_UNITS = np.array(START_SIGMAS)[:, None]
 
 @dataclass(frozen=True, slots=True)
 class _Normal:
-    """Of each window, in units of STEPS: what is left of the normal equations for the figures once
-    the state that the window begins in has taken what it explains."""
+    """Normal equations of each window for the figures, in units of STEPS, after its initial state
+    was eliminated."""
 
     square: Array  # windows x parameters x parameters
     slope: Array  # windows x parameters
-    _start: Array  # windows x states: the starts that fit best as it is,
-    _start_by_step: Array  # windows x states x parameters: and how they follow the figures
+    _start: Array  # windows x states: best corrections of the initial states,
+    _start_by_step: Array  # windows x states x parameters: and their derivative by the figures
 
     @classmethod
     def eliminating(
@@ -368,13 +371,13 @@ class _Normal:
         )
 
     def starts(self, step: Array) -> Array:
-        """How the windows' first states move with a step of the figures."""
+        """Corrections of the initial states for a step of the figures."""
         moved = self._start + self._start_by_step @ step
         return np.asarray(moved.reshape(len(moved), 2, -1) * _START_UNITS)
 
 
 def _rows_alike(errors: Array) -> float:
-    """How many rows say the same, from the correlation of errors within a window."""
+    """How many rows count as one, from the correlation of errors within a window."""
     centred = errors - errors.mean(axis=1, keepdims=True)
     power = float((centred**2).mean()) + 1e-12
     total = 1.0

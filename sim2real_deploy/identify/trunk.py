@@ -1,10 +1,9 @@
 """Stage D: mass and centre of mass of the trunk, from a robot that stands or walks.
 
-Each leg's torques say what its foot presses on the ground, whatever the trunk is; all feet
-together carry what the trunk weighs where its centre of mass is. Mass and first moments are
-linear in that balance. The IMU gives attitude and specific force. Every signal is smoothed alike,
-accelerations as slopes of smoothed velocities: else what the smoothing takes from one side of the
-balance looks like a lower centre of mass.
+A leg's torques give the force of its foot on the ground, whatever the trunk is; all feet together
+carry the trunk at its centre of mass. Mass and first moments are linear in that balance. The IMU
+gives attitude and specific force. Every signal is smoothed in the same way, and accelerations are
+slopes of smoothed velocities; otherwise smoothing would look like a lower centre of mass.
 """
 
 from collections.abc import Sequence
@@ -28,9 +27,9 @@ EVERY = 5
 HALF = 8
 BLOCK_S = 1.0
 DRAWS = 200
-SLIDING = 0.05  # rad/s over which dry friction turns round
-UNKNOWNS = 7  # mass, three first moments, and how wrong the friction of each kind of joint is
-LEAST_S = 4.0  # of standing or walking
+SLIDING = 0.05  # rad/s over which dry friction changes sign
+UNKNOWNS = 7  # mass, three first moments, and a friction error for each kind of joint
+LEAST_S = 4.0  # of standing or walking that is needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class TrunkFinding:
 def identify_trunk(
     robot: RobotSpec, recordings: Sequence[Recording], figures: JointFigures
 ) -> TrunkFinding | None:
-    """None where no recording stands on the ground for long enough."""
+    """None if no recording is on the ground for long enough."""
     spec = build_spec(robot, Floor())
     model = spec.compile()
     joints = robot.joint_count
@@ -130,7 +129,7 @@ def _row(
     force: Array,
     torque: Array,
 ) -> tuple[Array, Array]:
-    """Six equations of the trunk: what the feet give and the model does not ask for."""
+    """Six equations of the trunk: forces of the feet minus those that the model needs."""
     q, dq, ddq, quaternion, rate, turning = state
     data.qpos[:3], data.qpos[3:7] = 0.0, quaternion / np.linalg.norm(quaternion)
     data.qpos[7:], data.qvel[:3] = q, 0.0

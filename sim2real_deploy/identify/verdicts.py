@@ -1,4 +1,4 @@
-"""What is told of each figure: a value with its interval, not excited, or confounded."""
+"""The verdict on each figure: a value with its interval, not excited, or confounded."""
 
 from datetime import datetime, timezone
 
@@ -16,7 +16,7 @@ Array = npt.NDArray[np.float64]
 
 EXCITE = "record `sim2real excite` with the robot on its hoist"
 WALK = "record a walk of half a minute, with the IMU"
-# Half widths beyond which a figure counts as not excited: share of the value, and absolute.
+# Half widths above which a figure counts as not excited: relative and absolute.
 TELLING = {
     "armature": (0.5, 0.003),
     "damping": (0.5, 0.15),
@@ -29,7 +29,7 @@ TELLING = {
     "torque_bias": (0.5, 0.05),
     "presliding": (0.5, 0.002),
 }
-# What no bootstrap sees: the fit's own grain, share of the value and absolute.
+# Errors of the fit itself, which no bootstrap sees: relative and absolute.
 GRAIN = {
     "armature": (0.02, 0.0003),
     "damping": (0.03, 0.01),
@@ -56,13 +56,13 @@ KEYS = {
     "speed_offset": "encoders.speed_offset",
     "presliding": "motors.presliding",
 }
-MASS_GRAIN, COM_GRAIN = 0.1, (0.003, 0.003, 0.005)  # kg and m, likewise
+MASS_GRAIN, COM_GRAIN = 0.1, (0.003, 0.003, 0.005)  # the same for the trunk, kg and m
 TELLING_COM = 0.015  # m, half width
 TRUNK_GIVES = "a trunk that gives way as the legs move in step"
 CONFOUNDED = 0.97  # correlation
-FALLS_SHORT = 1.8  # times the readings' own noise (1.2 where the model is right),
-NAMED_SHORT = 1.5  # and where the balance of torques names a cause
-LEAST_SHARE = 0.1  # of the torque that must be unexplained for that
+FALLS_SHORT = 1.8  # times the readings' noise (1.2 if the model is right),
+NAMED_SHORT = 1.5  # or this if the torque balance names a cause
+LEAST_SHARE = 0.1  # of the torque: with less unexplained, a joint balances
 LEAST_ERROR = 0.0008  # rad
 
 
@@ -91,7 +91,7 @@ def _of_law(found: Identified, name: str, joint: int) -> IdentifiedFigure:
         hint = f"the joint's torque hardly follows its targets: {EXCITE}"
         return IdentifiedFigure(verdict="not excited", value=value, hint=hint)
     low, high = getattr(law, f"{name}_interval")
-    if name == "delay":  # the torque that is read is of the period before
+    if name == "delay":  # the reported torque is that of the period before
         low, high = low - 1 / found.robot.wire.rate_hz, high - 1 / found.robot.wire.rate_hz
         high += UNTOLD_DELAY
     return _judged(name, value, value - low, high - value)
@@ -156,7 +156,7 @@ def _of_trunk(found: Identified) -> dict[str, dict[str, IdentifiedFigure]]:
 def _of_com(trunk: TrunkFinding, axis: int) -> IdentifiedFigure:
     low, high = trunk.com_interval[axis] + (-COM_GRAIN[axis], COM_GRAIN[axis])
     telling = (high - low) / 2 < TELLING_COM
-    hint = "a trunk that stays level says little of its height: let it walk and turn"
+    hint = "a trunk that stays level tells little about its height: let it walk and turn"
     return IdentifiedFigure(
         verdict="identified" if telling else "not excited",
         value=float(trunk.com[axis]),
@@ -167,7 +167,7 @@ def _of_com(trunk: TrunkFinding, axis: int) -> IdentifiedFigure:
 
 
 def residual_words(found: Identified) -> dict[str, str]:
-    """Joint by joint, where the identified model falls short of the recording, and along what."""
+    """For each joint where the identified model falls short: by how much, and what it is like."""
     if found.fit is None:
         return {}
     words = {}
@@ -205,14 +205,14 @@ def _noise(found: Identified, joint: int) -> float:
 
 
 def twin_file(found: Identified, start: Imperfections, about: str) -> TwinFile:
-    """The twin that was started from, with everything that was identified in its place."""
+    """The initial twin with all identified figures in place."""
     told = findings(found)
     joints = found.robot.joint_names
     figures = found.figures
 
     def each(name: str) -> dict[str, float]:
-        """As found: stages leave at its start what they had nothing to say of, and what they fitted
-        belongs together."""
+        """As found. Figures that were not excited kept their initial values, and fitted ones are
+        only valid together."""
         return {
             joint: round(float(x), 6)
             for joint, x in zip(joints, getattr(figures, name), strict=True)
@@ -258,9 +258,9 @@ def twin_file(found: Identified, start: Imperfections, about: str) -> TwinFile:
         residual=residual_words(found),
     )
     sources = {
-        "motors": "Identified from the recordings below; not excited figures are the start's own.",
-        "encoders": "Offsets and velocity scale as identified; noise is the start's own.",
-        "trunk": "Identified where a recording stands on the ground.",
+        "motors": "Identified from the recordings below; the rest is the initial twin's.",
+        "encoders": "Offsets and velocity scale as identified; noise is the initial twin's.",
+        "trunk": "Identified if a recording is on the ground.",
         "others": "The twin that identification started from.",
     }
     checked = Imperfections.model_validate(twin.model_dump())
@@ -270,7 +270,7 @@ def twin_file(found: Identified, start: Imperfections, about: str) -> TwinFile:
 
 
 def summary(found: Identified, file: TwinFile) -> list[tuple[str, str, str, str, str, str]]:
-    """Rows for people: figure, joint, before, found, interval, verdict."""
+    """Rows of a table: figure, joint, before, found, interval, verdict."""
     assert file.identified is not None
     names = {key: name for name, key in KEYS.items()}
     joints = list(found.robot.joint_names)
