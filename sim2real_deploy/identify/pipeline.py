@@ -100,9 +100,7 @@ def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
         raise Refusal("identify: no recording was given")
     for recording in recordings:
         if recording.robot.name != robot.name:
-            raise Refusal(
-                f"{recording.name}: is of {recording.robot.name}, not of {robot.name}"
-            )
+            raise Refusal(f"{recording.name}: is of {recording.robot.name}, not of {robot.name}")
         if "torque" not in recording or not recording["torque"].any():
             raise Refusal(
                 f"{recording.name}: holds no torque (tau_est is zero throughout), "
