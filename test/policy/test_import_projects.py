@@ -571,3 +571,11 @@ def test_a_stock_task_with_a_clock_has_it_in_its_place(tmp_path: Path) -> None:
     terms = bring_in(tmp_path / "mine", tmp_path / "out").contract.observations[0].terms
     assert [term.name for term in terms][2:4] == ["velocity_command", "gait_phase"]
     assert terms[3].params == {"period": 0.6, "zero_below": 0.1}
+
+
+def test_networks_in_a_folder_below_are_listed(tmp_path: Path) -> None:
+    for name in ("flat", "rough"):
+        (tmp_path / "in" / "models").mkdir(parents=True, exist_ok=True)
+        put_network(tmp_path / "in" / "models" / f"{name}.onnx")
+    with pytest.raises(Refusal, match=r"policy new(.|\n)*flat\.onnx(.|\n)*rough\.onnx"):
+        bring_in(tmp_path / "in", tmp_path / "out")

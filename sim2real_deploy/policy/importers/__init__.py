@@ -98,7 +98,13 @@ def _unknown(source: Path, below: list[Path]) -> Refusal:
         lines = "\n".join(f"  {path}" for path in below[:LISTED])
         more = f"\n  and {len(below) - LISTED} more" if len(below) > LISTED else ""
         return Refusal(f"{source}: holds {len(below)} policies; name one:\n{lines}{more}")
-    nets = places.networks(source)
+    nets = places.networks(source) or _networks_below(source)
+    if len(nets) > 1:
+        lines = "\n".join(f"  {path}" for path in nets[:LISTED])
+        return Refusal(
+            f"{source}: networks without a description of what they see and send. For one of them: "
+            f"sim2real policy new NETWORK --output FOLDER\n{lines}"
+        )
     if nets:
         return Refusal(
             f"{source}: a network without a description of what it sees and sends. This tries "
@@ -108,6 +114,12 @@ def _unknown(source: Path, below: list[Path]) -> Refusal:
     names = [form.NAME for form in FORMATS] + [kind.NAME for kind in METADATA_FORMATS]
     known = "\n".join(f"  {name}" for name in names)
     return Refusal(f"{source}: holds no policy in a known format. Known formats:\n{known}")
+
+
+def _networks_below(source: Path) -> list[Path]:
+    folders = sorted(path for path in source.rglob("*") if path.is_dir()) if source.is_dir() else []
+    near = [path for path in folders if len(path.relative_to(source).parts) <= DEEPEST]
+    return [network for folder in near for network in places.networks(folder)]
 
 
 def _policies_below(source: Path) -> list[Path]:

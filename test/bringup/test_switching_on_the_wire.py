@@ -1,0 +1,75 @@
+"""Two hundred changes of policy on the running stack: over DDS, recorded, and replayed."""
+
+import re
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="rclpy is not installed")
+pytest.importorskip("mujoco", reason="mujoco is not installed")
+
+from sim2real_deploy.analysis.policy_replay import replay_policy
+from sim2real_deploy.bags import Bag
+from sim2real_deploy.bags.recorded import Recorded, labelled
+from sim2real_deploy.topics import TICKS
+from sim2real_deploy.wire.domains import free_domain
+from support.stack_support import Operator, stack
+
+CHANGES = 200
+BETWEEN_S = 0.55  # a change takes 0.46 s
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_it_walks_on_through_every_change(tmp_path: Path) -> None:
+    domain = free_domain()
+    arguments = ("policies:=go2_walk,go2_rough", "stage:=indoor", f"domain:={domain}")
+    with stack(domain, tmp_path, "go2_walk", *arguments) as running:
+        operator = Operator(domain)
+        driven = threading.Event()
+
+        def drive() -> None:
+            while not driven.wait(0.1):
+                operator.drive(0.5)
+
+        operator.reach("go2_driver/stand", "standing")
+        operator.reach("go2_driver/walk", "walking")
+        thread = threading.Thread(target=drive)
+        thread.start()
+        time.sleep(2.0)
+        refused = 0
+        for _ in range(CHANGES):
+            for _ in range(5):
+                answer = operator.call("go2_driver/switch")
+                refused += not answer.success
+                if answer.success:
+                    break
+                time.sleep(0.1)
+            assert answer.success, answer.message
+            time.sleep(BETWEEN_S)
+        assert operator.mode == "walking", operator.safety.message
+        driven.set()
+        thread.join()
+        operator.close()
+    bag = next(re.search(r"(\S+)$", line)[1] for line in running.lines if "the bag is" in line)
+    recorded = Recorded(Bag(tmp_path / bag if not Path(bag).is_absolute() else Path(bag)))
+    labels, rows = labelled(recorded.load((TICKS,))[TICKS])
+    column = {label: rows[:, index] for index, label in enumerate(labels)}
+    changing = np.convolve(np.diff(column["policy"], prepend=0) != 0, np.ones(230))[: len(rows)] > 0
+    both = column["policy_stepped"].astype(int)
+    work = column["work_ns"] / 1e3
+    late = column["missed"] > 0
+    print(
+        f"{CHANGES} changes, {refused} tries refused by a limit; a tick's work in a change p50 "
+        f"{np.median(work[changing]):.0f}, p99 {np.percentile(work[changing], 99):.0f} us, else "
+        f"p99 {np.percentile(work[~changing], 99):.0f}; late ticks in {changing.sum()} of a "
+        f"change: {late[changing].sum()}, in {(~changing).sum()} others: {late[~changing].sum()}; "
+        f"the computer stood still for {np.ptp(column['stood_still_ns']) / 1e6:.0f} ms"
+    )
+    assert not np.isin(both, (3,)).any()  # never two networks in one tick
+    replay = replay_policy(recorded)
+    assert replay.values_different == 0, replay.first
+    assert replay.steps > 40 * CHANGES * BETWEEN_S
