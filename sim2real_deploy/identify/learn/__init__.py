@@ -1,1 +1,2 @@
-"""What physics leaves over, learnt from the same recordings: actuator networks, delta actions."""
+"""What identification leaves unexplained, learnt from the same recordings: actuator networks and
+delta actions."""

@@ -1,9 +1,8 @@
-"""Learns delta actions: the change of the joint targets that lets the simulator do what the robot
-did.
+"""Learns delta actions: changes of the joint targets that make the simulator follow the robot.
 
-Along each window of a recording, and control step by control step, the smallest change is sought
-with which the simulated joints land where the recorded ones did; then an ensemble of networks
-learns that change from what a simulator knows: joints, speeds, rates, gravity, targets.
+In each control step of each window, it searches for the smallest change with which the simulated
+joints end where the recorded ones did. An ensemble of networks then learns that change from joint
+positions and velocities, the trunk's rates, gravity and targets.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,27 +20,27 @@ Array = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 Progress = Callable[[str, float], None]
 
-CONTROL_S = 0.02  # how long a change holds
-WINDOW = 15  # control steps that the search goes on from a recorded state
-SKIPPED = 1  # first ones: a state that is made up settles
-Q_SIGMA, DQ_SIGMA = 0.01, 0.6  # rad, rad/s: how well the simulator should land,
-DELTA_SIGMA = 0.1  # rad: and how small a change should be
-PROBE = 0.05  # rad, of the finite differences
-BOUND = 0.25  # rad that any change may have
+CONTROL_S = 0.02  # duration of a change
+WINDOW = 15  # control steps of the search from one recorded state
+SKIPPED = 1  # first control steps, in which the estimated initial state settles
+Q_SIGMA, DQ_SIGMA = 0.01, 0.6  # rad, rad/s: weights of errors at the end of a step,
+DELTA_SIGMA = 0.1  # rad: and of the change itself
+PROBE = 0.05  # rad, for finite differences
+BOUND = 0.25  # rad, largest change
 HIDDEN, MEMBERS, STEPS = 64, 3, 1500
-INSIDE = 99.0  # percentile of the members' disagreement on the data that still counts as agreement
+INSIDE = 99.0  # percentile of the disagreement on the data up to which members agree
 
 
 @dataclass(frozen=True, slots=True)
 class Deltas:
-    """Inputs of the network, and the change that was found for them."""
+    """Inputs of the network and the changes found for them."""
 
     inputs: Array
     deltas: Array
 
 
 def windows(motion: Motion, rate_hz: float, steps: int, first: int = 0) -> Rows:
-    """Rows in which windows of so many control steps begin, one after the other."""
+    """First rows of adjacent windows of `steps` control steps."""
     rows = round(CONTROL_S * rate_hz)
     return np.arange(max(first, 50), len(motion) - steps * rows - 1, steps * rows)
 
@@ -58,7 +57,7 @@ def search(simulator: Simulator, motion: Motion, starts: Rows, steps: int = WIND
         plain = _landed(simulator, simulator.advance(states, motion, at, rows, nothing, trial=True))
         wanted = np.stack((motion.q[at + rows], motion.dq[at + rows]))
         columns = []
-        for kind in range(3):  # the same joint of every leg at a time
+        for kind in range(3):  # the same joint of every leg at once
             probe = nothing.copy()
             probe[:, kind::3] = PROBE
             moved = _landed(
@@ -134,7 +133,7 @@ def replay_error(
     seconds: float,
     network: DeltaWeights | None,
 ) -> Array:
-    """Joints of the simulator less the recorded ones at the end: windows x joints."""
+    """Simulated minus recorded joint positions at the end: windows x joints."""
     rows = round(CONTROL_S * simulator.robot.wire.rate_hz)
     states, at = simulator.start(motion, starts), starts.copy()
     for _ in range(round(seconds / CONTROL_S)):

@@ -1,4 +1,4 @@
-"""Learns the actuator network: fitted on some blocks of time, chosen on others, judged on a third.
+"""Learns the actuator network: fitted, selected and judged on three separate sets of time blocks.
 
 Neighbouring rows say the same, so rows are never dealt out one by one. Each set of gains is also
 left out once, wholly: a network for one set of gains would be of no use at another.
@@ -36,22 +36,22 @@ Progress = Callable[[str, float], None]
 
 HIDDEN = 32
 STEPS = 1200  # of the optimiser
-AXES = 6  # of the inputs along which "outside the data" is judged
-ROUND = 5  # blocks: of so many one chooses and one judges
+AXES = 6  # principal axes of the inputs along which "outside the data" is judged
+ROUND = 5  # of five blocks three fit, one selects and one judges
 CHOOSES, JUDGES = 2, 4
-HELPS = 0.97  # of the identified model's error: what is not below adds nothing and is left out
-OUTSIDE = 99.5  # percentile of the data's own distance that still counts as inside
-SLACK = 0.1  # variance added along each axis: what went together at some gains may part at others
-ROOM = 1.2  # times the largest residual seen: the bound of what it may give
-LEAST_S = 15.0  # of moving joints
-LEAST_ROWS = 2000  # of a set of gains: less is a transition, not a set
-HISTORY = 50  # rows, of the format that the seed of this field uses
+HELPS = 0.97  # of the identified model's error: an output that is not below is left out
+OUTSIDE = 99.5  # percentile of the data's own distance up to which a row is inside
+SLACK = 0.1  # variance added along each axis: correlations differ at other gains
+ROOM = 1.2  # bound of the output, times the largest residual
+LEAST_S = 15.0  # of motion that are needed
+LEAST_ROWS = 2000  # of a set of gains: fewer are a transition
+HISTORY = 50  # rows of the format `history`
 AGES = {"torque": (0.0, 0.010, 0.020)}
 
 
 @dataclass(frozen=True, slots=True)
 class ActuatorErrors:
-    """rms, Nm, of one joint in held-out rows."""
+    """Errors of one joint in held-out rows (Nm rms)."""
 
     torque: float  # the torque itself
     ideal: float
@@ -61,15 +61,17 @@ class ActuatorErrors:
 
 @dataclass(frozen=True, slots=True)
 class ActuatorResult:
-    """A network with what it is worth on data that neither fitted nor chose it."""
+    """A network with its errors on data that neither fitted nor selected it."""
 
     robot: RobotSpec
     weights: ActuatorWeights
-    reported: tuple[ActuatorErrors, ...]  # of the torque that boards report, by joint
+    reported: tuple[ActuatorErrors, ...]  # of the reported torque, by joint
     carried: tuple[
         ActuatorErrors, ...
-    ]  # of the torque that moves the leg, by joint; () if nothing hangs
-    unseen_gains: dict[str, tuple[float, float, float]]  # identified, learnt without it, and with
+    ]  # of the torque that moves the leg, by joint; empty unless a recording hangs
+    unseen_gains: dict[
+        str, tuple[float, float, float]
+    ]  # errors: identified, learnt without these gains, learnt with them
     samples: tuple[Samples, ...]
     gain_sets: tuple[str, ...]
 
@@ -137,7 +139,7 @@ def check_excitation(
 def predict(
     weights: ActuatorWeights, part: Samples, rows: npt.NDArray[np.int64], joint: int
 ) -> Array:
-    """What the network gives in these rows: rows x outputs."""
+    """Outputs of the network in these rows: rows x outputs."""
     inputs = part.inputs(weights.inputs, weights.rows(part.period), rows, joint)
     return np.asarray(weights.batch(int(weights.kind[joint]), inputs) * weights.on[joint])
 
@@ -197,8 +199,8 @@ def _fit(
 
 
 def _both_ways(x: Array, y: Array, w: Array, form: str) -> tuple[Array, Array, Array]:
-    """A motor knows no left or right: the other way round, torque changes its sign and friction
-    does not. A history holds targets, which are not symmetric."""
+    """Add mirrored rows: in the other direction a motor's torque changes its sign and friction does
+    not. A history holds targets, which are not symmetric."""
     if form != "torque":
         return x, y, w
     mirrored = y * np.array((-1.0, 1.0))
@@ -206,7 +208,7 @@ def _both_ways(x: Array, y: Array, w: Array, form: str) -> tuple[Array, Array, A
 
 
 def _wanted(part: Samples, rows: npt.NDArray[np.int64], joint: int) -> tuple[Array, Array]:
-    """What the identified model leaves over, and how much each row says of it."""
+    """Residuals of the identified model and the weight of each row."""
     motor = (part.torque - part.law)[rows, joint]
     friction, moving = np.zeros(len(rows)), np.zeros(len(rows))
     if part.needed is not None:
@@ -217,7 +219,7 @@ def _wanted(part: Samples, rows: npt.NDArray[np.int64], joint: int) -> tuple[Arr
 
 
 def _domain(inputs: Array, axes: int) -> tuple[npt.NDArray[np.float32], float]:
-    """The inputs' principal axes at unit variance, and how far the data itself lies out."""
+    """The inputs' principal axes at unit variance, and the distance of the data along them."""
     centred = inputs - inputs.mean(0)
     scale = centred.std(0) + 1e-9
     size, direction = np.linalg.eigh(np.cov((centred / scale).T))
@@ -228,7 +230,7 @@ def _domain(inputs: Array, axes: int) -> tuple[npt.NDArray[np.float32], float]:
 
 
 def _choose(weights: ActuatorWeights, samples: Sequence[Samples], without: int | None) -> None:
-    """Leave out, joint by joint, what does not help in blocks that were not fitted."""
+    """Switch off, for each joint, outputs that do not help in blocks that were not fitted."""
     for joint in range(len(weights.kind)):
         left = np.zeros((2, 2))  # outputs x (identified, learnt)
         for part in samples:
@@ -243,7 +245,7 @@ def _choose(weights: ActuatorWeights, samples: Sequence[Samples], without: int |
 def _errors(
     samples: Sequence[Samples], weights: ActuatorWeights, joint: int, carried: bool
 ) -> ActuatorErrors:
-    """In blocks that judge."""
+    """Errors in the blocks that judge."""
     squares, count = np.zeros(4), 0
     for part in samples:
         rows = np.flatnonzero(_chosen(part, (JUDGES,), None, None))
@@ -261,7 +263,7 @@ def part_errors(
     joint: int,
     carried: bool,
 ) -> Array | None:
-    """Torque, and errors of ideal, identified and learnt, row by row. None: says nothing of it."""
+    """Rows of torque and of the errors of ideal, identified and learnt model; None without data."""
     given = predict(weights, part, rows, joint)
     law = part.law[rows, joint]
     if not carried:

@@ -1,4 +1,4 @@
-"""From bags to a delta action that is worth having, or to the words why there is none."""
+"""From recordings to a delta action that helps on held-out data, or the reason for none."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ from sim2real_deploy.twin.delta_action import DeltaWeights
 
 Array = npt.NDArray[np.float64]
 
-LEAST_S = 20.0  # of moving on the ground, in all recordings together
+LEAST_S = 20.0  # of motion on the ground, in all recordings together
 HORIZONS = (0.1, 0.2, 0.5)  # s
-ROUND = 5  # blocks of which one judges
+ROUND = 5  # every fifth block is held out
 BLOCK = 2 * WINDOW  # control steps
 HELPS = 0.97  # of the identified twin's error
 IDEAL, IDENTIFIED, ACTUATOR = "ideal motor", "identified", "+ actuator network"
@@ -41,10 +41,10 @@ DELTA = "+ delta action"
 @dataclass(frozen=True, slots=True)
 class DeltaResult:
     robot: RobotSpec
-    network: DeltaWeights | None  # None: it does not help in held-out windows
+    network: DeltaWeights | None  # None if it does not help in held-out windows
     horizons: tuple[float, ...]
-    errors: dict[str, Array]  # by step, from ideal motors on: rad rms, horizons x joints
-    search_rms: float  # rad, of the changes that were found
+    errors: dict[str, Array]  # rad rms, horizons x joints, for each model from ideal motors on
+    search_rms: float  # rad, of the changes found
 
     @property
     def verdict(self) -> str:
@@ -57,7 +57,7 @@ class DeltaResult:
         return ("after, s", *self.errors, "delta action explains, %")
 
     def rows(self) -> list[list[str | float]]:
-        """By horizon: rms over all joints after each step, and the last one's share."""
+        """For each horizon: rms over all joints of each model, and what the last one explains."""
         result: list[list[str | float]] = []
         for k, horizon in enumerate(self.horizons):
             rms = [float(np.sqrt(np.mean(e[k] ** 2))) for e in self.errors.values()]
@@ -88,7 +88,7 @@ class DeltaResult:
 def learn_action(
     robot: RobotSpec, recordings: Sequence[Recording], twin: Imperfections, progress: Progress
 ) -> DeltaResult:
-    """On all recordings; of each, one block of time in five is kept back to judge."""
+    """From all recordings; every fifth block of time of each is held out."""
     check(robot, recordings)
     kp, kd = _gains(recordings)
     simulators = _steps(robot, twin, kp, kd)
@@ -122,7 +122,7 @@ def learn_action(
 
 
 def _steps(robot: RobotSpec, twin: Imperfections, kp: Array, kd: Array) -> dict[str, Simulator]:
-    """From ideal motors to the twin as it is, but for a delta action that it may have."""
+    """Simulators from ideal motors to the twin, without its delta action."""
     bare = twin.model_copy(update={"learned": Learned()})
     steps = {IDEAL: bare.model_copy(update={"motors": Motors(heat=twin.motors.heat)})}
     steps[IDENTIFIED] = bare
@@ -156,8 +156,8 @@ def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
             raise Refusal(f"{recording.name}: is of {recording.robot.name}, not of {robot.name}")
         if "gyroscope" not in recording or not ({"quaternion", "gravity"} & set(recording.columns)):
             raise Refusal(
-                f"{recording.name}: has no gyro or no attitude, so nothing says how the trunk "
-                "moved: record rt/lowstate with its IMU"
+                f"{recording.name}: has no gyro or no attitude, so the motion of the trunk is "
+                "unknown: record rt/lowstate with its IMU"
             )
         if "foot_force" in recording and hangs(recording):
             raise Refusal(
@@ -169,7 +169,7 @@ def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
 
 
 def steady(recording: Recording, kp: Array, kd: Array) -> Recording:
-    """Its longest stretch at these gains with moving joints."""
+    """Its longest stretch at these gains."""
     same = (np.abs(recording["kp"] - kp).max(1) < 1e-3) & (
         np.abs(recording["kd"] - kd).max(1) < 1e-3
     )
@@ -180,7 +180,7 @@ def steady(recording: Recording, kp: Array, kd: Array) -> Recording:
 
 
 def _gains(recordings: Sequence[Recording]) -> tuple[Array, Array]:
-    """Those at which the joints move most: a policy's."""
+    """The gains at which the joints move most, which are a policy's."""
     best: dict[bytes, tuple[float, Array, Array]] = {}
     for recording in recordings:
         gains = np.concatenate((recording["kp"], recording["kd"]), axis=1)

@@ -14,14 +14,14 @@ Array = npt.NDArray[np.float64]
 Weights = npt.NDArray[np.float32]
 
 BATCH = 256
-RATE = 1e-2  # at the start; it falls along a cosine
+RATE = 1e-2  # initial learning rate; it decays along a cosine
 DECAY = 1e-5
 FIRST_MOMENT, SECOND_MOMENT = 0.9, 0.999
 
 
 @dataclass(frozen=True, slots=True)
 class Mlp:
-    """Softsign layers for inputs that are centred by `mean`; scales are within the weights."""
+    """Softsign layers; inputs are centred by `mean`, scales are part of the weights."""
 
     mean: Weights
     layers: tuple[Weights, ...]  # w0, b0, w1, b1, w2, b2
@@ -35,7 +35,7 @@ class Mlp:
 def fit_mlp(
     inputs: Array, outputs: Array, weights: Array, *, hidden: int, steps: int, seed: int
 ) -> Mlp:
-    """Least squares, each output with its own weight in each row. It begins as zero everywhere."""
+    """Least squares with a weight for each row and output. The network starts at zero."""
     mean, scale = inputs.mean(0), inputs.std(0) + 1e-9
     total = np.maximum(weights.sum(0), 1e-9)
     size = np.sqrt((weights * outputs**2).sum(0) / total) + 1e-9

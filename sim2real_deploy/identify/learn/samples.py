@@ -1,8 +1,8 @@
-"""Rows to learn from: what the motors were asked, what they gave, and what the joints made of it.
+"""Rows to learn from: commanded torque, reported torque, and the torque that moves the leg.
 
-Two torques say where the identified model falls short. The one that the boards report, against the
-identified motor law: what the motor itself does differently. The one that moves the leg, by inverse
-dynamics of a hung robot, against the first: what rubs behind the motor, which no board can feel.
+Two differences show where the identified model falls short. Reported torque minus the identified
+motor law is what the motor does differently. Reported torque minus the torque that moves a hung leg
+(inverse dynamics) is friction behind the motor, which no board can measure.
 """
 
 from collections.abc import Sequence
@@ -24,35 +24,35 @@ Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
-HALF = 3  # rows either side in the smoothing of what the law is evaluated on,
-WIDE = 6  # and of accelerations
-AGES = (0.0, 0.5, 1.0)  # rows by which the state in a torque may be older than the one beside it
-MOVING = 0.06  # rad/s: slower, and dry friction points anywhere
-CREEPING = 1.2  # times the speed below which the engine's dry friction is not full
-ONE_WAY = 0.95  # of the rows that a smoothed reading is made of: near a reversal it mixes both ways
-AIRBORNE = 5.0  # N: no foot feels more while the robot hangs
-BLOCK_S = 1.0  # what is kept apart is kept apart in blocks of time
-STEADY = 60  # rows before this one in which gains may not have changed
+HALF = 3  # rows on either side when smoothing the inputs of the law,
+WIDE = 6  # and accelerations
+AGES = (0.0, 0.5, 1.0)  # rows by which a torque may belong to an older state than its row's
+MOVING = 0.06  # rad/s: at lower speeds the direction of dry friction is uncertain
+CREEPING = 1.2  # times the speed at which MuJoCo's dry friction reaches its full value
+ONE_WAY = 0.95  # least share of one direction among the rows of a smoothed reading
+AIRBORNE = 5.0  # N: the most that a foot sensor reads while the robot hangs
+BLOCK_S = 1.0  # data are split by blocks of time
+STEADY = 60  # rows of unchanged gains before a usable row
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """One recording, joint by joint (columns)."""
+    """One recording; columns are joints."""
 
     name: str
     period: float
     torque: Array  # reported
-    carried: Array  # the same, as smooth as what is known of the leg's motion
-    ideal: Array  # of a perfect motor: the PD law, at once
-    law: Array  # of the identified one
+    carried: Array  # reported, smoothed like the leg's motion
+    ideal: Array  # of a perfect motor: the PD law without delay
+    law: Array  # of the identified motor
     channels: dict[str, Array]  # every input of FORMATS, by name
-    needed: Array | None  # torque that moves the leg, on the joint; None: it does not hang
+    needed: Array | None  # joint torque that moves the leg; None unless the robot hangs
     rubbing: Array  # identified friction and damping
     dq: Array
-    one_way: Flags  # joint by joint: it moves, and not near a reversal
+    one_way: Flags  # whether a joint moves and is not near a reversal
     usable: Flags
-    gains: npt.NDArray[np.int64]  # of each row: a number for its set of gains
-    block: npt.NDArray[np.int64]  # of each row: a number for its block of time
+    gains: npt.NDArray[np.int64]  # number of each row's set of gains
+    block: npt.NDArray[np.int64]  # number of each row's block of time
 
     def inputs(self, form: str, lags: Rows, rows: Rows, joint: int) -> Array:
         """Rows x inputs, the newest first, in the order of the twin's network."""
@@ -69,13 +69,13 @@ def make_samples(
 
 
 class GainSets:
-    """Numbers for pairs of gains, in the order in which they appear."""
+    """Numbers pairs of gains in the order in which they appear."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
     def number(self, kp: Array, kd: Array) -> npt.NDArray[np.int64]:
-        """Of each row, by the mean of all joints' gains."""
+        """For each row, by the mean of all joints' gains."""
         pairs = np.round(np.stack((kp.mean(1), kd.mean(1)), axis=1), 3)
         found, which = np.unique(pairs, axis=0, return_inverse=True)
         names = [f"kp {p:g} kd {d:g}" for p, d in found]
@@ -89,7 +89,9 @@ def _of_recording(
     q, dq = _read(recording, "q"), _read(recording, "dq")
     kp, kd = recording["kp"], recording["kd"]
     target, target_dq = recording["target_q"], recording["target_dq"]
-    late = figures.delay / recording.period + 1  # rows: a torque is of the period before its row
+    late = (
+        figures.delay / recording.period + 1
+    )  # rows: a torque belongs to the period before its row
     asked = _asked(recording, figures, q, dq, late, age)
     ideal = kp * (target - q) + kd * (target_dq - dq) + recording["feed_forward"]
     delayed = _delayed(target, late)
@@ -99,7 +101,7 @@ def _of_recording(
     usable = recording.fresh & (kp.min(axis=1) > 0) & (since > STEADY)
     usable[-WIDE:] = False
     creep = creeping(recording.robot, figures)
-    # As smooth as the readings that it is held against.
+    # Smoothed like the readings it is compared with.
     way = smooth(np.clip(dq / creep, -1.0, 1.0), WIDE)
     return Samples(
         name=recording.name,
@@ -125,8 +127,8 @@ def _of_recording(
 
 
 def creeping(robot: RobotSpec, figures: JointFigures) -> Array:
-    """rad/s of each joint below which MuJoCo's dry friction, a soft constraint, is not full: there
-    it brakes like a damper, and a higher friction would change nothing."""
+    """Speed of each joint (rad/s) below which MuJoCo's dry friction, a soft constraint, acts like a
+    damper: a higher friction would change nothing there."""
     model = legs_model(robot, lags=False)
     model.dof_armature[:] = figures.armature
     mujoco.mj_setConst(model, mujoco.MjData(model))
@@ -136,14 +138,14 @@ def creeping(robot: RobotSpec, figures: JointFigures) -> Array:
 
 
 def hangs(recording: Recording) -> bool:
-    """Feet that feel nothing; a log without them is taken to hang."""
+    """Whether no foot carries load; a log without foot forces counts as hung."""
     if "foot_force" not in recording:
         return True
     return bool(np.percentile(recording["foot_force"].max(axis=1), 90) < AIRBORNE)
 
 
 def _read(recording: Recording, name: str) -> Array:
-    """Smoothed, repeated rows filled in: noise in a reading is not in the torque."""
+    """Smoothed, with repeated rows interpolated."""
     rows = np.arange(len(recording))
     known = rows[recording.fresh]
     filled = np.stack([np.interp(rows, known, c[known]) for c in recording[name].T], axis=1)
@@ -151,7 +153,7 @@ def _read(recording: Recording, name: str) -> Array:
 
 
 def _best_age(recordings: Sequence[Recording], figures: JointFigures) -> float:
-    """Boards report a torque that may be up to a row older than the state beside it."""
+    """The age that fits best: a reported torque may be up to a row older than its state."""
     left = np.zeros(len(AGES))
     for recording in recordings:
         q, dq = _read(recording, "q"), _read(recording, "dq")
@@ -169,7 +171,7 @@ def _best_age(recordings: Sequence[Recording], figures: JointFigures) -> float:
 def _asked(
     recording: Recording, figures: JointFigures, q: Array, dq: Array, late: Array, age: float
 ) -> Array:
-    """The identified motor's torque before it lags, bounded as the motor is."""
+    """Torque of the identified motor before its lag, within its limits."""
     seen_q = (1 - age) * q + age * np.roll(q, 1, axis=0)
     seen_dq = (1 - age) * dq + age * np.roll(dq, 1, axis=0)
     kp, kd = _delayed(recording["kp"], late), _delayed(recording["kd"], late)
@@ -183,7 +185,7 @@ def _asked(
 
 
 def _delayed(values: Array, late: Array) -> Array:
-    """Each column its own number of rows late, between two rows a mixture."""
+    """Each column delayed by its own number of rows, interpolated."""
     rows = np.arange(len(values))
     return np.stack(
         [np.interp(rows - wait, rows, column) for wait, column in zip(late, values.T, strict=True)],
@@ -202,7 +204,7 @@ def _lagged(values: Array, rows: Array) -> Array:
 
 
 def _needed(recording: Recording, figures: JointFigures) -> Array:
-    """By inverse dynamics of the legs on a trunk that stands still, motors' rotors included."""
+    """By inverse dynamics of the legs on a fixed trunk, rotors included."""
     model = legs_model(recording.robot, lags=False)
     model.dof_damping[:] = model.dof_frictionloss[:] = 0.0
     model.dof_armature[:] = figures.armature
@@ -224,7 +226,7 @@ def _needed(recording: Recording, figures: JointFigures) -> Array:
 def _gravity(
     recording: Recording, figures: JointFigures, moved: Array, weight: Array, dq: Array
 ) -> Array:
-    """In the trunk's axes: from the IMU, or, without one, what balances the torques best."""
+    """In the trunk's axes: from the IMU or, without one, the best fit to the torques."""
     if "quaternion" in recording:
         w, x, y, z = np.median(recording["quaternion"], axis=0)
         if 0.9 < w * w + x * x + y * y + z * z < 1.1:

@@ -27,15 +27,15 @@ from sim2real_deploy.twin.robot import TwinRobot
 Array = npt.NDArray[np.float64]
 
 STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
-STANDS = 0.02  # m above the lowest foot: it may stand, too
-SLOW = 75  # rows either side over which the trunk's speed changes little
-HALF = 4  # rows either side in the smoothing of the states that windows begin in
+STANDS = 0.02  # m: feet up to this far above the lowest one may be on the ground
+SLOW = 75  # rows on either side over which the trunk's speed changes little
+HALF = 4  # rows on either side when smoothing initial states
 FREE_Q, FREE_V = 7, 6
 
 
 @dataclass(frozen=True, slots=True)
 class Motion:
-    """A recording at its wire rate, as windows need it."""
+    """A recording at the wire rate, in the form that windows need."""
 
     q: Array
     dq: Array
@@ -71,7 +71,7 @@ def motion_of(recording: Recording, simulator: "Simulator") -> Motion:
 
 
 def _upright(gravity: Array) -> Array:
-    """A rotation, heading zero, that feels gravity like this: w, x, y, z."""
+    """The attitude (w, x, y, z) with heading zero and this direction of gravity."""
     down = gravity / np.linalg.norm(gravity, axis=1, keepdims=True)
     roll = np.arctan2(-down[:, 1], -down[:, 2])
     pitch = np.arcsin(np.clip(down[:, 0], -1, 1))
@@ -80,7 +80,7 @@ def _upright(gravity: Array) -> Array:
 
 
 class Simulator:
-    """The twin's body and motors, its actuator network too; commands are as old as on the robot."""
+    """The twin's body and motors with its actuator network; commands have the robot's delay."""
 
     def __init__(self, robot: RobotSpec, twin: Imperfections, kp: Array, kd: Array) -> None:
         body = TwinRobot(robot, Floor(), twin.without_chance())
@@ -111,7 +111,7 @@ class Simulator:
         self._rollout.close()
 
     def start(self, motion: Motion, rows: npt.NDArray[np.int64]) -> Array:
-        """The recorded state in each of these rows, its lowest foot on the floor."""
+        """The recorded states of these rows, with the lowest foot on the floor."""
         model, data = self.model, self._data
         states = np.zeros((len(rows), self.size))
         nq = model.nq
@@ -138,8 +138,8 @@ class Simulator:
         delta: Array,
         trial: bool = False,
     ) -> Array:
-        """So many rows on; the target is the recorded one plus `delta` (windows x joints). A
-        `trial` leaves no trace in the network's memory."""
+        """The states after `count` rows; targets are the recorded ones plus `delta` (windows x
+        joints). A `trial` does not change the network's memory."""
         joints = self.robot.joint_count
         steps = rows[:, None] * self.steps + np.arange(count * self.steps)
         row = np.maximum((steps[..., None] - self._late) // self.steps, 0)
@@ -161,7 +161,7 @@ class Simulator:
         return np.asarray(states)
 
     def _ask(self, net: ActuatorNet, states: Array, inputs: Array) -> None:
-        """Add what the actuator network gives in a wire period to what the motors are told."""
+        """Add the actuator network's output for one wire period to the motors' inputs."""
         model, joints = self.model, self.robot.joint_count
         shape = (len(states), 2, joints)
         gains = np.broadcast_to(model.actuator_gainprm[:joints, [KP, KD]].T, shape)
@@ -187,10 +187,10 @@ class Simulator:
         return gravity_in_body_rows(states[:, self.quaternion])
 
     def leg_velocity(self, q: Array, dq: Array, gyro: Array, gravity: Array) -> Array:
-        """The trunk's velocity in its own axes, from feet that neither slip nor lift.
+        """The trunk's velocity in its own axes, from the feet on the ground.
 
-        Which feet stand is not known: the two lowest say about how fast it goes, then of those
-        near the floor the two count that agree best with that.
+        Which feet are on the ground is unknown. The two lowest give a first estimate; of all feet
+        near the floor, the two that agree with it best give the result.
         """
         low, speeds = self._feet_move(q, dq, gyro, gravity)
         deepest = np.argsort(-low, axis=1)[:, :2]
@@ -204,7 +204,7 @@ class Simulator:
         return smooth(mean, HALF)
 
     def _feet_move(self, q: Array, dq: Array, gyro: Array, gravity: Array) -> tuple[Array, Array]:
-        """How low each foot is (m along gravity), and how the trunk moves if that foot stands."""
+        """How low each foot is (m along gravity), and the trunk's velocity if that foot stands."""
         model, data, feet = self.model, self._data, self._feet
         data.qpos[:] = 0.0
         data.qpos[3] = 1.0

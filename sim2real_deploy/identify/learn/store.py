@@ -1,4 +1,4 @@
-"""A learnt network goes into a new twin: its file, the network beside it, nothing overwritten."""
+"""Stores a learnt network as part of a new twin; nothing is overwritten."""
 
 import shutil
 from pathlib import Path
@@ -18,7 +18,7 @@ KINDS = ("actuator", "action")
 
 
 def identified_twin(name: str, robot: str) -> TwinFile:
-    """What physics leaves over is what is left after identification, never instead of it."""
+    """Refuse a twin that was never identified: a network does not replace identification."""
     file = load_twin_file(name, robot) if name != IDEAL else None
     if file is None or file.identified is None:
         raise Refusal(
@@ -29,14 +29,14 @@ def identified_twin(name: str, robot: str) -> TwinFile:
 
 
 def check_free(output: str) -> None:
-    """Before any work: the new twin's files may not be there yet."""
+    """Refuse, before any work, to overwrite files of an existing twin."""
     for path in (twin_path(output), *(_network_path(output, kind) for kind in KINDS)):
         if path.exists():
             raise Refusal(f"{path}: already exists; choose another name or remove it first")
 
 
 def store(output: str, file: TwinFile, kind: str, network: Stored, source: str) -> Path:
-    """Write twin `output`: the given one with this network, which replaces one of its kind."""
+    """Write the twin `output`: the given one with this network in place of any of its kind."""
     check_free(output)
     path = twin_path(output)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a learnt network is worth, in figures for people, for the card and for the report."""
+"""What a learnt network explains: tables for people, for its card and for the report."""
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -21,12 +21,12 @@ def pooled(errors: Sequence[ActuatorErrors]) -> ActuatorErrors:
 
 
 def explained(errors: ActuatorErrors) -> float:
-    """Share of the squares that identification left."""
+    """Explained share of the squared error that identification left."""
     return 1 - (errors.learned / max(errors.identified, 1e-9)) ** 2
 
 
 def rows(found: ActuatorResult, errors: Sequence[ActuatorErrors], output: int) -> list[Row]:
-    """By joint, then all of them; the last column says where the network does not help."""
+    """One row per joint, then all; the last column marks joints that the network does not help."""
     table: list[Row] = []
     for joint, name in enumerate(found.robot.joint_names[: len(errors)]):
         off = not found.weights.on[joint, output]
@@ -42,7 +42,7 @@ def _row(name: str, errors: ActuatorErrors, words: str) -> Row:
 
 
 def card(found: ActuatorResult, twin: str, recordings: Sequence[Recording]) -> dict[str, object]:
-    """Goes into the network's file: no date, so that the same data gives the same bytes."""
+    """Stored in the network's file; without a date, so that the same data give the same bytes."""
     return {
         "kind": "actuator network",
         "robot": found.robot.name,
