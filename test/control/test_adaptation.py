@@ -64,6 +64,7 @@ class Bench:
         command = self.sent[max(0, len(self.sent) - self.delay)]
         law = command[2] * (command[0] - q) + command[3] * (command[1] - dq) + command[4]
         values = {"q": q, "dq": dq, "torque": self.strength * law + self.rng.normal(0, 0.05, N)}
+        values |= {"gyroscope": np.zeros(3), "accelerometer": np.array((0.0, 0.0, 9.81))}
         values |= {name: change(values[name]) for name, change in changes.items()}
         return make_state(SPEC, tick=2 * self.tick, **{k: np.float32(v) for k, v in values.items()})
 
@@ -84,6 +85,8 @@ class Bench:
         assert (gain >= np.float32(GAIN_LOW)).all()
         assert (gain <= np.float32(GAIN_HIGH)).all()
         assert (np.abs(torque) <= BOUND + 1e-5).all()
+        friction = self.adaptation.friction.believed
+        assert ((friction >= 0.0) & (friction <= BOUND + 1e-5)).all()
 
 
 def weak(joint=CALF, share=0.8):
@@ -173,22 +176,23 @@ def test_only_what_was_chosen_is_corrected():
 
 
 HOSTILE = {
-    "nan": lambda x: np.where(np.arange(N) % 2, np.nan, x),
-    "infinite": lambda x: np.where(np.arange(N) % 3, np.inf, x),
+    "nan": lambda x: np.where(np.arange(x.size) % 2, np.nan, x),
+    "infinite": lambda x: np.where(np.arange(x.size) % 3, np.inf, x),
     "jumps": lambda x: x + 1e6,
     "large": lambda x: x * 30,
     "zero": np.zeros_like,
     "backwards": lambda x: -x,
     "lies up": lambda x: x * 1.3,
     "lies down": lambda x: x * 0.7,
-    "frozen": lambda x: np.full(N, 0.5),
+    "frozen": lambda x: np.full(x.size, 0.5),
 }
+READINGS = ["q", "dq", "torque", "gyroscope", "accelerometer"]
 
 
 @settings(max_examples=25, deadline=None)
 @given(
     steps=st.lists(
-        st.tuples(st.sampled_from(["q", "dq", "torque"]), st.sampled_from(sorted(HOSTILE))),
+        st.tuples(st.sampled_from(READINGS), st.sampled_from(sorted(HOSTILE))),
         min_size=1,
         max_size=5,
     ),
@@ -196,14 +200,21 @@ HOSTILE = {
     seed=st.integers(0, 100),
 )
 def test_no_reading_takes_a_correction_out_of_its_bounds(steps, adapts, seed):
-    """`check` runs in every tick; whatever was read, the estimates stay numbers."""
-    bench = Bench(adapts=adapts, seed=seed)
+    """`check` runs in every tick; whatever was read, the estimates stay numbers. Everything is at
+    work from the first tick on: a weak motor, a payload, friction."""
+    bench = Bench(weak(), adapts=adapts, seed=seed)
+    bench.adaptation.level = 1.0
+    bench.adaptation._payload_kg = PAYLOAD_BOUND_KG
+    bench.adaptation.friction.believed[:] = BOUND
+    bench.adaptation._factor[:] = GAIN_HIGH
     with np.errstate(all="ignore"):
         for reading, lie in steps:
             bench.run(0.15, **{reading: HOSTILE[lie]})
     motors, load = bench.adaptation.motors, bench.adaptation.load
     assert np.isfinite(motors.strength).all()
     assert np.isfinite(load.payload_kg)
+    assert np.isfinite(bench.adaptation.friction.found).all()
+    assert np.abs(bench.adaptation.torque).max() > 0.0 or adapts == "strength"
 
 
 def test_a_sensor_that_lies_by_30_percent_reaches_the_bound_and_no_further():
