@@ -216,7 +216,7 @@ def _tremor(torques: npt.NDArray[Any], rate_hz: float) -> float:
     return float(np.sqrt(spectrum[fast].sum()) / len(torques))
 
 
-def tick_cost(bundle: Bundle, seconds: float = 10.0) -> dict[str, float]:
+def tick_cost(bundle: Bundle, seconds: float = 20.0) -> dict[str, float]:
     """us of processor time that adaptation adds to a tick, while it makes up for a weak motor, a
     payload and friction: the median of each tick of its cycle between two steps of the policy, and
     of the same ticks where a step of the policy falls into them."""

@@ -119,6 +119,7 @@ class Adaptation:
         self.phase = 0  # tick of the cycle
         self._seen: int | None = None  # the robot's counter of the last state
         self._to_hold: Steered | None = None  # what a step of the policy has left for a later tick
+        self._steered = False  # that step was in this tick
         for number, leg in enumerate(self.load.legs):
             self._leg_of[list(leg.joints)] = number
         self._push(self.torque, self.torque)  # now, and not in the first tick: they are compiled
@@ -147,8 +148,9 @@ class Adaptation:
         fresh, self._seen = state.tick != self._seen, state.tick
         if fresh:
             self._observe(phase, state)
-        if phase in HOLD:
+        if phase in HOLD and not self._steered:
             self._hold()
+        self._steered = False
         if phase == FOLLOW:
             before = self.gain.tobytes()
             self._fade(allowed)
@@ -168,6 +170,7 @@ class Adaptation:
         a command that stays the same, what is seen now counts from the next step on."""
         if not self._steers:
             return REST
+        self._steered = True
         self._to_hold = command, self.load.walked(), state.rates()[2], policy, allowed
         if command != self.hold.command:
             self._hold()
