@@ -145,8 +145,7 @@ class MotorModel:
             self._gains[1] *= speed_gain
             if self._feeds:
                 self._gains[1] -= np.where(command.kd > 0, self._speed_feed, 0.0)
-            if self._biased:
-                self._torque += np.where(command.gains.any(axis=0), self._bias, 0.0)
+            self._add_bias(self._torque, command)
             self._driven_by, command.anew = command, False
         tell_motors(
             self._told,
@@ -165,13 +164,18 @@ class MotorModel:
     def _add_learned(self, network: ActuatorNet, command: MotorCommand, begins: bool) -> None:
         if begins:
             self._feed_forward[:] = command.torque
+            self._add_bias(self._feed_forward, command)
             network.update(*self._one_robot)
             rest = self._friction if self._sticks else self._sliding
             np.maximum(rest + network.friction[0], 0.0, out=self._friction)
             self._rub_bristles()
         np.add(command.torque, network.torque[0], out=self._torque)
+        self._add_bias(self._torque, command)
+
+    def _add_bias(self, torque: Vector, command: MotorCommand) -> None:
+        """Add the boards' own torque at joints that are driven."""
         if self._biased:
-            self._torque += np.where(command.gains.any(axis=0), self._bias, 0.0)
+            torque += np.where(command.gains.any(axis=0), self._bias, 0.0)
 
     def drive_at(self, torque: Vector) -> None:
         """Set torques directly, for boards with a faulty PD law."""
