@@ -247,6 +247,6 @@ class Adaptation:
             up, down = self._wanted - 1.0, 1.0 - self._wanted
             strain = float(max(up.max() / (GAIN_HIGH - 1.0), down.max() / (1.0 - GAIN_LOW)))
         if self._torques:
-            strain = max(strain, self.load.payload_kg / PAYLOAD_BOUND_KG)
-            strain = max(strain, float((self.friction.found / self._bounds).max()))
+            payload = self.load.payload_kg / PAYLOAD_BOUND_KG
+            strain = max(strain, payload, self.friction.strain)
         return strain

@@ -29,6 +29,7 @@ LEAST = 3.0  # samples in each direction, before anything is believed
 FROM, UNTIL = 0.4, 0.25  # Nm: friction this large is believed, until this small
 RATE = 1.5  # Nm/s: the most that what is believed changes
 LEAKAGE = 0.2  # 1/s: of what is believed, where nothing is seen
+LEAST_NM = 1e-3  # less is none
 NEVER = 10.0  # Nm: standard error of a joint of which nothing is known
 CORRELATED = 2.0  # samples of one swing err alike: so many count as one
 # Rows of the sums: samples, their torques and the squares, with the joint turning up, then down.
@@ -58,8 +59,10 @@ def follow(
     bound: Array,
     step_s: float,
     grow: bool,
-) -> None:
-    """The means' half difference is friction; what is believed follows it."""
+) -> float:
+    """The means' half difference is friction; what is believed follows it. Returns the most that is
+    found, by its bound."""
+    strain = 0.0
     for j in range(found.size):
         ups, downs = sums[0, j], sums[3, j]
         seen = ups >= LEAST and downs >= LEAST
@@ -73,9 +76,13 @@ def follow(
             most = RATE * step_s
             more = most if grow else 0.0
             believed[j] += min(max(wanted - believed[j], -most), more)
+            strain = max(strain, found[j] / bound[j])
         else:
             error[j] = NEVER
             believed[j] -= LEAKAGE * step_s * believed[j]
+            if believed[j] < LEAST_NM:
+                believed[j] = 0.0
+    return strain
 
 
 class FrictionEstimator:
@@ -86,6 +93,7 @@ class FrictionEstimator:
         self.found = np.zeros(joints)  # Nm, beyond the reference's
         self.error = np.full(joints, NEVER)  # one standard error
         self.believed = np.zeros(joints)  # Nm: of that, what is used
+        self.strain = 0.0  # the most that is found, by its bound
         self._bound = bound
         self._sane = SANE * torque_limit.astype(np.float64)
         self._keep = math.exp(-1.0 / (MEMORY_S * rate_hz))
@@ -103,4 +111,5 @@ class FrictionEstimator:
     def follow(self, grow: bool) -> None:
         """`grow`: no limit acts, so more may be believed."""
         sums, bound = self._sums, self._bound
-        follow(sums, self.found, self.error, self.believed, bound, self._step_s, grow)
+        arrays = sums, self.found, self.error, self.believed, bound
+        self.strain = follow(*arrays, self._step_s, grow)
