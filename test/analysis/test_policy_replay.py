@@ -119,7 +119,7 @@ def test_a_bag_without_the_stack_in_it_is_refused(walk_bag: Path, tmp_path: Path
 ROUGH = POLICY.parent / "go2_rough"
 
 
-@pytest.mark.parametrize("broken_s", [2.5, 3.3])
+@pytest.mark.parametrize("broken_s", [pytest.param(2.5, marks=pytest.mark.slow), 3.3])
 def test_a_walk_of_several_policies_is_replayed_bit_for_bit(
     tmp_path: Path, broken_s: float
 ) -> None:

@@ -127,6 +127,20 @@ def test_a_mujoco_yaml_names_its_robot_by_the_scene(tmp_path: Path) -> None:
     assert contract.joints == G1.joint_names[:12]
 
 
+def test_as_many_joints_as_a_variant_has_are_the_variants(tmp_path: Path) -> None:
+    """23 joints of a G1 are not the first 23 of its 29: its waist does not roll, for one."""
+    variant = load_robot("g1_23")
+    scene = "{LEGGED_GYM_ROOT_DIR}/resources/robots/g1_description/g1_23dof.xml"
+    changes = {"kps": [40.0] * 23, "kds": [2.0] * 23, "num_obs": 80, "num_actions": 23}
+    pose = [float(angle) for angle in variant.stand_pose]
+    file = gym(tmp_path / "in", xml_path=scene, default_angles=pose, **changes)
+    (tmp_path / "in" / "policy.onnx").write_bytes(network(80, 23))
+    contract = bring_in(file, tmp_path / "out").contract
+    assert contract.robot == "g1"
+    assert contract.joints == variant.joint_names
+    assert "waist_roll_joint" in [held.joint for held in contract.held]
+
+
 def test_no_robot_is_guessed_where_only_some_of_its_joints_fit(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="fits no known robot"):
         bring_in(gym(tmp_path / "in"), tmp_path / "out")

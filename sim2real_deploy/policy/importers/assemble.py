@@ -20,7 +20,7 @@ from sim2real_deploy.policy.contract import Motion as MotionClaim
 from sim2real_deploy.policy.importers import network, onnx_metadata, read_draft
 from sim2real_deploy.policy.importers.draft import Answers, Draft, DraftHeldJoint
 from sim2real_deploy.policy.importers.network import Converter, Network
-from sim2real_deploy.policy.importers.robots import known_robots
+from sim2real_deploy.policy.importers.robots import all_robots, known_robots
 from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.policy.terms import TERMS, TermInput
@@ -248,10 +248,11 @@ def _names(
 ) -> list[str]:
     """Joint names from names, motor numbers, or numbers in a known order (gym.3).
 
-    If the source names the robot, a policy may move only the first `count` joints of an order."""
+    If the source names the robot, a policy may move only `count` joints: those of the variant of
+    the robot that has so many, or the first ones of an order."""
     orders = {"gym": spec.joint_names, "sdk": spec.joint_names, **spec.joint_orders}
     if isinstance(joints, str) and joints in ("gym", "sdk") and count:
-        return list(orders[joints][:count])
+        return _variant(spec, count) or list(orders[joints][:count])
     if isinstance(joints, str):
         return list(_known_order(joints, orders, spec, source))
     names = []
@@ -264,6 +265,14 @@ def _names(
             joint = known[int(place)]
         names.append(str(joint))
     return names
+
+
+def _variant(spec: RobotSpec, count: int) -> list[str]:
+    """The joints of another robot of which this one has all and more: a G1 with 23 of its 29."""
+    for other in all_robots() if count < spec.joint_count else ():
+        if other.joint_count == count and set(other.joint_names) < set(spec.joint_names):
+            return list(other.joint_names)
+    return []
 
 
 def _known_order(
