@@ -29,7 +29,7 @@ class ReplayedMotion:
 def replay_hung(recording: Recording, figures: JointFigures, attitude: Array) -> ReplayedMotion:
     columns = dict(recording.columns)
     columns["start_q"] = smooth(columns["q"])
-    columns["start_dq"] = smooth((columns["dq"] - figures.speed_offset) / figures.speed_gain)
+    columns["start_dq"] = smooth((columns["dq"] - figures.speed_offset) / figures.speed_reading)
     torque = columns.get("torque", np.zeros_like(columns["q"]))
     columns["torque"], columns["start_torque"] = torque, smooth(torque)
     prepared = replace(recording, columns=columns)

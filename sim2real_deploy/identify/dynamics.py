@@ -58,7 +58,7 @@ def balance(
     for recording, (roll, pitch) in zip(recordings, attitudes, strict=True):
         model.opt.gravity[:] = gravity(roll, pitch)
         q = smooth(recording["q"], HALF) - figures.offset
-        speed = (recording["dq"] - figures.speed_offset) / figures.speed_gain
+        speed = (recording["dq"] - figures.speed_offset) / figures.speed_reading
         dq, ddq = smooth(speed, HALF), slope(speed, recording.period, HALF)
         torque = smooth(recording["torque"], HALF)
         rows = np.arange(HALF, len(q) - HALF, EVERY)

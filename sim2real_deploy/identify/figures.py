@@ -40,7 +40,8 @@ class JointFigures:
     damping: Array
     friction: Array
     offset: Array
-    speed_gain: Array  # velocity that the motor's board reads over the true one
+    speed_gain: Array  # velocity in the board's PD law over the true one
+    speed_reading: Array  # velocity in the recordings over the true one
     speed_feed: Array  # Nms/rad, torque that the motor's board adds along its velocity
     torque_bias: Array  # Nm, constant torque that the motor's board adds
     speed_offset: Array  # rad/s, velocity that the board reads at rest
@@ -72,6 +73,7 @@ def figures_of(twin: Imperfections, robot: RobotSpec) -> JointFigures:
         friction=of(motors.friction, "motors.friction"),
         offset=of(twin.encoders.offset, "encoders.offset"),
         speed_gain=of(twin.encoders.speed_gain, "encoders.speed_gain"),
+        speed_reading=of(twin.encoders.speed_gain, "encoders.speed_gain"),
         speed_feed=of(motors.speed_feed, "motors.speed_feed"),
         torque_bias=of(motors.torque_bias, "motors.torque_bias"),
         speed_offset=of(twin.encoders.speed_offset, "encoders.speed_offset"),

@@ -121,7 +121,7 @@ def fit_motor_law(
         lag=lag * period,
         lag_interval=(float(low[2]) * period, float(high[2]) * period),
         speed_share=speed_share if not joined else 1.0,
-        speed_gain=_speed_gain(recordings, joint),
+        speed_gain=speed_reading(recordings, joint),
         speed_feed=feed,
         speed_feed_interval=feed_interval,
         torque_bias=bias,
@@ -371,7 +371,7 @@ def _speed_offset(recordings: Sequence[Recording], joint: int) -> float:
     return offset if abs(offset) > LEAST_SPEED_OFFSET else 0.0
 
 
-def _speed_gain(recordings: Sequence[Recording], joint: int) -> float:
+def speed_reading(recordings: Sequence[Recording], joint: int) -> float:
     """Velocity reading over the slope of the position, with the command as instrument."""
     read = change = 0.0
     for recording in recordings:

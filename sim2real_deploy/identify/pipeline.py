@@ -176,6 +176,7 @@ def _with_laws(before: JointFigures, laws: Sequence[MotorLaw], robot: RobotSpec)
         delay=delay,
         lag=lag,
         speed_gain=share,
+        speed_reading=of("speed_gain", before.speed_reading),
         speed_feed=of("speed_feed", before.speed_feed),
         torque_bias=of("torque_bias", before.torque_bias),
         speed_offset=of("speed_offset", before.speed_offset),
@@ -192,7 +193,7 @@ def _prepared(recording: Recording, figures: JointFigures) -> Recording:
     """With smoothed states for windows to begin in."""
     columns = dict(recording.columns)
     columns["start_q"] = smooth(columns["q"])
-    columns["start_dq"] = smooth((columns["dq"] - figures.speed_offset) / figures.speed_gain)
+    columns["start_dq"] = smooth((columns["dq"] - figures.speed_offset) / figures.speed_reading)
     columns["start_torque"] = smooth(columns["torque"])
     return replace(recording, columns=columns)
 

@@ -92,7 +92,7 @@ def _blocks(
         return []
     data, joints = mujoco.MjData(model), robot.joint_count
     q = smooth(recording["q"], 2) - figures.offset
-    dq = smooth((recording["dq"] - figures.speed_offset) / figures.speed_gain, HALF)
+    dq = smooth((recording["dq"] - figures.speed_offset) / figures.speed_reading, HALF)
     ddq = np.gradient(dq, recording.period, axis=0)
     rate = smooth(recording["gyroscope"], HALF)
     turning = np.gradient(rate, recording.period, axis=0)

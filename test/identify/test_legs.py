@@ -50,7 +50,7 @@ def test_a_rollout_ends_where_the_clamped_twin_does(terms: dict[str, object]) ->
     columns |= {"kp": np.full(ROWS, KP), "kd": np.full(ROWS, KD), "torque": columns["q"] * 0}
     recording = from_arrays("made", ROBOT, columns)
     figures = figures_of(made_of, ROBOT)
-    speed = (recording["dq"] - figures.speed_offset) / figures.speed_gain
+    speed = (recording["dq"] - figures.speed_offset) / figures.speed_reading
     starts = {"start_q": recording["q"], "start_dq": speed}
     prepared = replace(recording, columns={**recording.columns, **starts})
     legs = Legs(ROBOT, [prepared], lags=False, presliding=bool(figures.presliding.any()))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sim2real_deploy.identify.dynamics import inverse_dynamics
 from sim2real_deploy.identify.figures import JointFigures
 from sim2real_deploy.identify.legs import GRAVITY, legs_model
+from sim2real_deploy.identify.motor_law import speed_reading
 from sim2real_deploy.identify.recording import Recording
 from sim2real_deploy.identify.smoothing import slope, smooth
 from sim2real_deploy.robots import RobotSpec
@@ -64,6 +65,9 @@ class Samples:
 def make_samples(
     recordings: Sequence[Recording], figures: JointFigures, sets: "GainSets"
 ) -> list[Samples]:
+    joints = figures.strength.size
+    reading = np.array([speed_reading(recordings, joint) for joint in range(joints)])
+    figures = figures.with_(speed_reading=reading)
     age = _best_age(recordings, figures)
     return [_of_recording(recording, figures, age, sets) for recording in recordings]
 
@@ -87,6 +91,7 @@ def _of_recording(
     recording: Recording, figures: JointFigures, age: float, sets: GainSets
 ) -> Samples:
     q, dq = _read(recording, "q"), _read(recording, "dq")
+    speed = (dq - figures.speed_offset) / figures.speed_reading
     kp, kd = recording["kp"], recording["kd"]
     target, target_dq = recording["target_q"], recording["target_dq"]
     late = (
@@ -112,13 +117,13 @@ def _of_recording(
         law=_lagged(asked, figures.lag / recording.period),
         channels={
             "PD torque": asked,
-            "speed": dq / figures.speed_gain,
+            "speed": speed,
             "position error": delayed - q,
             "target": delayed - figures.offset,
         },
         needed=_needed(recording, figures) if hangs(recording) else None,
-        rubbing=figures.friction * way + figures.damping * dq / figures.speed_gain,
-        dq=dq / figures.speed_gain,
+        rubbing=figures.friction * way + figures.damping * speed,
+        dq=speed,
         one_way=(np.abs(way) > ONE_WAY) & (np.abs(dq) > CREEPING * creep),
         usable=usable,
         gains=sets.number(kp, kd),
@@ -176,9 +181,11 @@ def _asked(
     seen_dq = (1 - age) * dq + age * np.roll(dq, 1, axis=0)
     kp, kd = _delayed(recording["kp"], late), _delayed(recording["kd"], late)
     pull = kp * (_delayed(recording["target_q"], late) - seen_q)
-    brake = kd * (_delayed(recording["target_dq"], late) - seen_dq)
+    speed = (seen_dq - figures.speed_offset) / figures.speed_reading
+    board = figures.speed_gain * speed + figures.speed_offset
+    brake = kd * (_delayed(recording["target_dq"], late) - board)
     torque = figures.strength * (pull + brake + _delayed(recording["feed_forward"], late))
-    fed = np.where(kd > 0, figures.speed_feed * seen_dq / figures.speed_gain, 0.0)
+    fed = np.where(kd > 0, figures.speed_feed * speed, 0.0)
     torque = torque + fed + np.where((kp > 0) | (kd > 0), figures.torque_bias, 0.0)
     limit = recording.robot.torque_limit.astype(np.float64)
     return np.clip(torque, -limit, limit)
@@ -209,7 +216,7 @@ def _needed(recording: Recording, figures: JointFigures) -> Array:
     model.dof_damping[:] = model.dof_frictionloss[:] = 0.0
     model.dof_armature[:] = figures.armature
     data = mujoco.MjData(model)
-    speed = (recording["dq"] - figures.speed_offset) / figures.speed_gain
+    speed = (recording["dq"] - figures.speed_offset) / figures.speed_reading
     q = smooth(recording["q"], WIDE) - figures.offset
     dq, ddq = smooth(speed, WIDE), slope(speed, recording.period, WIDE)
     model.opt.gravity[:] = 0.0
