@@ -67,12 +67,12 @@ def test_the_motor_law_is_a_pure_delay_at_about_full_strength(found: Identified)
     assert by_kind[2] == pytest.approx(0.85, abs=0.06)
 
 
-@pytest.mark.parametrize("name", known_to_miss(UNSEEN, {UNSEEN[0]: "5.7 mrad"}))
+@pytest.mark.parametrize("name", UNSEEN)
 def test_positions_at_other_gains_are_replayed(found: Identified, name: str) -> None:
     assert replay(found, name).q_rms < MOST_OFF
 
 
-@pytest.mark.parametrize("name", known_to_miss(UNSEEN, {UNSEEN[1]: "29 %; 17 % below 20 Hz"}))
+@pytest.mark.parametrize("name", known_to_miss(UNSEEN, {UNSEEN[1]: "27 %; 15 % below 20 Hz"}))
 def test_torques_at_other_gains_are_replayed(found: Identified, name: str) -> None:
     assert replay(found, name).torque_share < MOST_TORQUE_OFF
 
@@ -83,8 +83,6 @@ def test_torques_that_the_chirps_ask_for_are_replayed(found: Identified, name: s
     assert replay(found, name).slow_torque_share < MOST_TORQUE_OFF
 
 
-@pytest.mark.parametrize(
-    "name", known_to_miss(DEPLOYED, {DEPLOYED[1]: "8.4 mrad", DEPLOYED[2]: "11.6 mrad"})
-)
+@pytest.mark.parametrize("name", known_to_miss(DEPLOYED, {DEPLOYED[2]: "10.3 mrad"}))
 def test_recordings_at_the_gains_of_a_policy_are_replayed(found: Identified, name: str) -> None:
     assert replay(found, name).q_rms < MOST_OFF_DEPLOYED
