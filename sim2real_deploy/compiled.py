@@ -4,13 +4,19 @@ Each has a plain numpy form that is easy to read. Tests check that the two are e
 the plain form runs.
 """
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 try:
+    import llvmlite.binding
     import numba
+    import numba.extending
 except ModuleNotFoundError:  # not available on every robot's computer
     numba = None  # type: ignore[assignment]
+
+AVAILABLE = numba is not None
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -18,6 +24,47 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def compiled(loops: Function) -> Function:
     """`loops` compiled, cached beside their source; unchanged without numba."""
     return loops if numba is None else cast(Function, numba.njit(cache=True)(loops))
+
+
+def part(loops: Function) -> Function:
+    """Part of compiled loops: compiled with each of its callers, which is quicker."""
+    return numba.extending.register_jitable(loops) if AVAILABLE else loops
+
+
+def unlocked(*modules: str) -> Callable[[Function], Function]:
+    """As `compiled`, and the interpreter's lock is released while they run. `modules` hold their
+    parts: numba itself would use an old cache after a change in another file than the loops' own.
+    """
+
+    def decorate(loops: Function) -> Function:
+        if not AVAILABLE:
+            return loops
+        found: Any = numba.njit(cache=True, nogil=True)(loops)
+        files = [Path(sys.modules[name].__file__ or "") for name in (loops.__module__, *modules)]
+        stamps = tuple((file.stat().st_mtime, file.stat().st_size) for file in files)
+        found._cache._cache_file._source_stamp = stamps
+        return cast(Function, found)
+
+    return decorate
+
+
+def c_function(name: str, result: str, *arguments: str) -> Any:
+    """A C function for compiled loops, by the names of numba's types. One that is not of the C
+    library must be given an address (`locate`) before a loop that calls it is first run."""
+    if not AVAILABLE:
+        return None
+    kinds = [getattr(numba.types, kind) for kind in (result, *arguments)]
+    return numba.types.ExternalFunction(name, kinds[0](*kinds[1:]))
+
+
+def locate(name: str, address: int) -> None:
+    """Say where a `c_function` is."""
+    llvmlite.binding.add_symbol(name, address)
+
+
+def prepare(loops: Any, *arguments: Any) -> None:
+    """Compile loops for such arguments, or load them from the cache, without running them."""
+    loops.compile(tuple(map(numba.typeof, arguments)))
 
 
 def quickest(loops: Function, plain: Function) -> Function:

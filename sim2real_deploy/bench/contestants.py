@@ -4,7 +4,6 @@ Every one copies the tick of the state it answers into a spare field of its comm
 "ready" through its pipe once it answers.
 """
 
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -27,15 +26,13 @@ from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import JointCommand, RobotSpec, WholeState
 from sim2real_deploy.runtime import realtime
 from sim2real_deploy.wire import vendor
-from sim2real_deploy.wire.channels import Participant, RawWriter
+from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.decoders import StateDecoder
 from sim2real_deploy.wire.encoders import CommandEncoder
-from sim2real_deploy.wire.intake import Intake
 from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE, Family
 
 INTERFACE = "lo"
-_TICK = struct.Struct("<I")
 # The arguments are domain, robot, policy and the pipe.
 Contestant = Callable[[int, RobotSpec, str, Connection], None]
 
@@ -71,33 +68,24 @@ def echo(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None:
                 writer.write(bytes(command))
 
 
-class _MarkingWriter:
-    """Our link's writer, plus the mark of the measurement: the state's tick in a spare field."""
+class _MarkingEncoder(CommandEncoder):
+    """Ours, plus the mark of the measurement: the state's tick in a spare field."""
 
-    def __init__(self, intake: Intake, writer: RawWriter[bytes], spec: RobotSpec) -> None:
-        self._intake, self._write = intake, writer.write
-        self._mark = FAMILIES[spec.wire.family].command.span("reserve").start
-        self._sample, self._marked = b"", bytearray()
-
-    def write(self, sample: bytes) -> None:
-        if sample is not self._sample:
-            self._sample, self._marked = sample, bytearray(sample)
-        state = self._intake.latest
-        assert state is not None  # the loop answers states
-        _TICK.pack_into(self._marked, self._mark, state.tick)
-        self._write(bytes(self._marked))
+    def __init__(self, spec: RobotSpec) -> None:
+        super().__init__(spec)
+        family = FAMILIES[spec.wire.family]
+        tick, spare = family.state.span("tick"), family.command.span("reserve").start
+        self.repeat(tick, slice(spare, spare + 4))
 
 
 class MarkedLink(DdsLink):
-    def __init__(self, spec: RobotSpec, domain: int) -> None:
-        super().__init__(spec, INTERFACE, domain, name="ours")
-        self._writer: Any = _MarkingWriter(self._intake, self._writer, spec)
+    encoder_for = _MarkingEncoder
 
 
 def ours(
     domain: int, spec: RobotSpec, policy: str, pipe: Connection, adaptation: str = "none"
 ) -> None:
-    link = MarkedLink(spec, domain)
+    link = MarkedLink(spec, INTERFACE, domain, name="ours")
     adapts = open_adaptation(spec, adaptation)
     controller = Controller(spec, load_stage(), load_bundle(policy, spec).open(), adapts)
     controller.situation.sport_released = True

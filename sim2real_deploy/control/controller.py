@@ -162,6 +162,13 @@ class Controller:
         return self.damp()
 
     @property
+    def plain_until_ns(self) -> int:
+        """While walking, when something else than the state changes next; 0 if it may in any tick."""
+        if self.mode is not WALKING or self.situation.verdict.stop or self._odometry is not None:
+            return 0
+        return self.walking.plain_until_ns
+
+    @property
     def surprise(self) -> float:
         """How many standard deviations the policy's last observation was from its training."""
         return self.repertoire.surprise

@@ -113,13 +113,13 @@ class Limiter:
         self.velocity = spec.velocity_limit * np.float32(stage.joint_velocity_fraction)
         self.torque = spec.torque_limit * np.float32(stage.torque_fraction)
         step = np.full(spec.joint_count, np.float32(stage.joint_step))
-        self._bounds = np.array([self.low, self.high, self.velocity, step, self.torque], float)
+        self.bounds = np.array([self.low, self.high, self.velocity, step, self.torque], float)
         self.sent_block = np.zeros((5, spec.joint_count), np.float32)  # q, dq, kp, kd, torque
         self.sent = JointCommand.of_block(self.sent_block)
         self.acted_bits = np.zeros(spec.joint_count, np.uint8)  # bits of `Limit`, by joint
         still = np.zeros((2, spec.joint_count), np.float32)
         # Compiles now, before the loop runs.
-        limit(self.sent_block, still, 1.0, self._bounds, self.sent_block.copy(), self.acted_bits)
+        limit(self.sent_block, still, 1.0, self.bounds, self.sent_block.copy(), self.acted_bits)
         self.rest()
 
     @property
@@ -139,7 +139,7 @@ class Limiter:
     ) -> JointCommand | None:
         """The command to send at this state; None if `asked` is not finite."""
         values, motion, fraction = asked.block(), state.motion(), float(torque_fraction)
-        if limit(values, motion, fraction, self._bounds, self.sent_block, self.acted_bits):
+        if limit(values, motion, fraction, self.bounds, self.sent_block, self.acted_bits):
             return self.sent
         return None
 

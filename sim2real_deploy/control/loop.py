@@ -14,12 +14,20 @@ from threading import Event
 
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.modes import IDLE_MODES, Decision, Mode, ModeEvent
+from sim2real_deploy.control.plain_ticks import (
+    ASKED,
+    DUE,
+    LAST,
+    PATIENCE_PERIODS,
+    STEP,
+    WRITTEN,
+    PlainTicks,
+)
 from sim2real_deploy.control.supervision import Supervision
 from sim2real_deploy.control.ticks import TickRing
 from sim2real_deploy.robots import RobotState
 from sim2real_deploy.wire.link import Link
 
-PATIENCE = 2.5  # periods without a state before the loop ticks without one
 LAST_DAMPING = 25  # damping commands sent at the end: one might get lost
 SIT_S = 6.0  # allowed for slowing down and sitting down at the end
 REQUEST_TIMEOUT_S = 1.0
@@ -39,8 +47,12 @@ class ControlLoop:
         self._last_ns: int | None = None
         self._counters = link.counters
         self._not_finite = link.counters.not_finite
-        self._patience_ns = round(PATIENCE * controller.period_ns)
+        self._patience_ns = round(PATIENCE_PERIODS * controller.period_ns)
         self._due_ns = link.now_ns() + controller.period_ns
+        self._plain: PlainTicks | None = None
+        if (compiled := link.compiled()) is not None:
+            orders = supervision.orders(controller.situation.verdict)
+            self._plain = PlainTicks(compiled, controller, self.ticks, orders)
 
     def request(self, event: ModeEvent) -> Decision:
         """Request a mode from another thread and wait for the loop's decision."""
@@ -61,6 +73,8 @@ class ControlLoop:
     def _decide(self, request: Callable[[int], Decision]) -> Decision:
         future: Future[Decision] = Future()
         self._requests.append((request, future))
+        if self._plain is not None:
+            self._plain.times[ASKED] = 1
         try:
             return future.result(REQUEST_TIMEOUT_S)
         except FutureTimeout:
@@ -93,7 +107,9 @@ class ControlLoop:
             self.cycle()
 
     def cycle(self) -> None:
-        """Wait for the next state, or until it is overdue, and run one tick."""
+        """Wait for the next state, or until it is overdue, and run one tick; or compiled ones."""
+        if self._plain is not None and self._run_plain(self._plain):
+            return
         link = self.link
         state = link.wait((self._due_ns - link.now_ns()) / 1e9)
         now_ns = link.now_ns()
@@ -102,6 +118,27 @@ class ControlLoop:
         else:
             self._due_ns = now_ns + self._patience_ns
         self.tick(state, now_ns)
+
+    def _run_plain(self, plain: PlainTicks) -> bool:
+        """Run the ticks that need no Python, and catch up with what they did. False if Python has
+        to make the next one: it may be there already."""
+        controller, times, last_ns = self.controller, plain.times, self._last_ns
+        step_ns = controller.plain_until_ns
+        if last_ns is None or last_ns + 1.5 * controller.period_ns >= step_ns:
+            return False
+        times[WRITTEN], times[LAST], times[DUE] = self.ticks.written, last_ns, self._due_ns
+        times[STEP] = step_ns
+        self.link.compiled()
+        left = plain.run(self.supervision.orders(controller.situation.verdict))
+        self.link.catch_up(left)
+        self.ticks.written, now_ns, self._due_ns = times[WRITTEN], times[LAST], times[DUE]
+        self._last_ns, controller.state = now_ns, self.link.latest
+        controller.walking.clear_tick()
+        if left or now_ns == last_ns:
+            return False
+        controller.situation.verdict = self.supervision.verdict(now_ns)
+        self._finish(now_ns)
+        return True
 
     def tick(self, state: RobotState | None, now_ns: int) -> None:
         """Send the command first; everything that can wait comes after it."""
@@ -123,8 +160,14 @@ class ControlLoop:
         self.misses += gap_ns > 2 * controller.period_ns
         still_ns = self.link.stood_still_ns if self.link.may_wait else 0
         self.ticks.write(now_ns, age_ns, gap_ns, done - start, done - decided, still_ns)
-        supervision.answer(controller, now_ns, self.ticks.written, self.misses)
-        controller.rehearse(now_ns)
+        self._finish(now_ns)
+
+    def _finish(self, now_ns: int) -> None:
+        """After the command is out: report, prepare the next tick, serve requests."""
+        self.supervision.answer(self.controller, now_ns, self.ticks.written, self.misses)
+        self.controller.rehearse(now_ns)
+        if self._plain is not None:
+            self._plain.times[ASKED] = 0
         while self._requests:
             request, future = self._requests.popleft()
             if future.set_running_or_notify_cancel():

@@ -1,12 +1,67 @@
 """Control's side of the safety chain, used by the loop once per tick."""
 
 import os
-from typing import Protocol
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
+from sim2real_deploy.compiled import c_function, part
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.modes import Mode
-from sim2real_deploy.runtime.local_channel import LocalChannel
-from sim2real_deploy.safety.chain import CLEAR, ControlSide, Report, Verdict
+from sim2real_deploy.runtime.local_channel import MAX_DATAGRAM, LocalChannel
+from sim2real_deploy.safety.chain import (
+    CHANGING,
+    CLEAR,
+    HEARTBEAT_BYTES,
+    ControlSide,
+    Report,
+    Verdict,
+)
+
+Array = Any  # a numpy array
+MOST_HEARD = 8  # datagrams in one tick; more are left to Python
+FOREVER_NS = 1 << 62
+_DO_NOT_WAIT = 0x40  # MSG_DONTWAIT
+_receive = c_function("recv", "intp", "int32", "uintp", "uintp", "int32")
+
+
+class Orders(NamedTuple):
+    """The supervisor's orders for compiled loops."""
+
+    socket: int  # -1: there is no supervisor
+    until_ns: int  # without a heartbeat they end then
+    fraction: float  # of the torque limits
+    repeated: Array  # a heartbeat that repeats them
+    changing: Array  # where it may differ
+    heard: Array  # datagrams received
+    sizes: Array  # of each; 0 for none
+
+
+@part
+def repeats_orders(orders: Orders) -> bool:
+    """Receive all datagrams; whether each of them only repeats the orders."""
+    same, sizes = True, orders.sizes
+    for k in range(sizes.size):
+        sizes[k] = 0
+    for k in range(sizes.size if orders.socket >= 0 else 0):
+        place = orders.heard[k].ctypes.data
+        size = _receive(orders.socket, place, orders.heard.shape[1], _DO_NOT_WAIT)
+        if size <= 0:
+            return same and size < 0
+        sizes[k] = size
+        same &= size == orders.repeated.size
+        for i in range(size if same else 0):
+            same &= orders.changing[i] or orders.heard[k, i] == orders.repeated[i]
+    return orders.socket < 0
+
+
+def _arrays() -> tuple[Array, ...]:
+    """Of Orders."""
+    changing = np.zeros(HEARTBEAT_BYTES, np.bool_)
+    changing[[*CHANGING]] = True
+    heard = np.zeros((MOST_HEARD, MAX_DATAGRAM), np.uint8)
+    return np.zeros(HEARTBEAT_BYTES, np.uint8), changing, heard, np.zeros(MOST_HEARD, np.int64)
 
 
 class Supervision(Protocol):
@@ -16,6 +71,9 @@ class Supervision(Protocol):
 
     def verdict(self, now_ns: int) -> Verdict:
         """What control may do in this tick."""
+
+    def orders(self, verdict: Verdict) -> Orders:
+        """A verdict as compiled loops use it."""
 
     def answer(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
         """After the tick: report to the supervisor."""
@@ -29,8 +87,14 @@ class Unsupervised:
 
     supervisor = ""
 
+    def __init__(self) -> None:
+        self._orders = Orders(-1, FOREVER_NS, CLEAR.torque_fraction, *_arrays())
+
     def verdict(self, now_ns: int) -> Verdict:
         return CLEAR
+
+    def orders(self, verdict: Verdict) -> Orders:
+        return self._orders
 
     def answer(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
         """There is nobody to report to."""
@@ -49,16 +113,31 @@ class Supervised:
         self._side = ControlSide()
         self._leaving = False
         self._asked = False
+        self._arrays = _arrays()
+        self._repeated, _, self._heard, self._sizes = self._arrays
 
     @property
     def supervisor(self) -> str:
         return self._side.supervisor
 
     def verdict(self, now_ns: int) -> Verdict:
-        for datagram in self._channel.receive():
+        """Datagrams that a compiled loop has received come first."""
+        for datagram in (*self._received(), *self._channel.receive()):
             self._side.hear(datagram, now_ns)
             self._asked = True
         return self._side.verdict(now_ns)
+
+    def _received(self) -> Iterator[bytes]:
+        for k, size in enumerate(self._sizes):
+            if size:
+                self._sizes[k] = 0
+                yield self._heard[k, :size].tobytes()
+
+    def orders(self, verdict: Verdict) -> Orders:
+        until_ns = self._side.until_ns(verdict)
+        if until_ns:
+            self._repeated.data[:] = self._side.datagram
+        return Orders(self._channel.fileno(), until_ns, verdict.torque_fraction, *self._arrays)
 
     def answer(self, controller: Controller, now_ns: int, tick: int, misses: int) -> None:
         if not self._asked:

@@ -43,7 +43,7 @@ class Walking:
         self.switched = ""  # why the active policy is not the first one, for a person
         self.trim: tuple[float, ...] = REST  # added to the velocity command by adaptation
         self._hand_over: HandOver | None = None  # in progress, towards the active policy's command
-        self._due_ns = 0  # of the active policy's next step
+        self.due_ns = 0  # of the active policy's next step
         # During a switch: the command of the active policy's step in the last tick, with which the
         # policy being left steps in this one.
         self._outgoing_command: Numbers | None = None
@@ -51,6 +51,12 @@ class Walking:
     @property
     def handing_over(self) -> bool:
         return self._hand_over is not None
+
+    @property
+    def plain_until_ns(self) -> int:
+        """The next step of a policy that walks alone: until then nothing changes `asked`. Else 0."""
+        switching = self._hand_over is not None or self._outgoing_command is not None
+        return 0 if switching or self._adaptation is not None else self.due_ns
 
     def clear_tick(self) -> None:
         """A new tick: no policy has stepped yet."""
@@ -61,7 +67,7 @@ class Walking:
         self._repertoire.begin()
         self._velocity.halt()
         self._hand_over = HandOver(self._sent.copy(), now_ns, HAND_OVER_S)
-        self._due_ns, self.trim, self._outgoing_command = 0, REST, None
+        self.due_ns, self.trim, self._outgoing_command = 0, REST, None
         if self._adaptation is not None:
             self._adaptation.begin()
 
@@ -77,7 +83,7 @@ class Walking:
         self.switched = "asked for"
 
     def fill(self, state: RobotState, now_ns: int, may_adapt: bool) -> None:
-        if now_ns + self._period_ns // 2 >= self._due_ns:
+        if now_ns + self._period_ns // 2 >= self.due_ns:
             self._step(state, now_ns, may_adapt)
         elif self._outgoing_command is not None:
             self._step_outgoing(state, self._outgoing_command)
@@ -96,16 +102,16 @@ class Walking:
     def rehearse(self, now_ns: int) -> None:
         """After the command is out: warm up the policy that the next tick will step."""
         outgoing = self._outgoing_command is not None
-        if outgoing or now_ns + 1.5 * self._period_ns >= self._due_ns:
+        if outgoing or now_ns + 1.5 * self._period_ns >= self.due_ns:
             self._repertoire.rehearse(outgoing)
 
     def _step(self, state: RobotState, now_ns: int, may_adapt: bool) -> None:
         repertoire = self._repertoire
         assert repertoire.policy is not None
         period_ns = round(1e9 / repertoire.policy.contract.rate_hz)
-        behind = now_ns - self._due_ns > period_ns
-        self.late += behind and self._due_ns > 0
-        self._due_ns = (now_ns if behind else self._due_ns) + period_ns
+        behind = now_ns - self.due_ns > period_ns
+        self.late += behind and self.due_ns > 0
+        self.due_ns = (now_ns if behind else self.due_ns) + period_ns
         self.stepped_ns = time.monotonic_ns()
         command = self._velocity.shape(now_ns)
         if self._adaptation is not None:
@@ -143,7 +149,7 @@ class Walking:
         left = self._repertoire.name
         self._repertoire.fall_back()
         self._hand_over = HandOver(self._sent.copy(), now_ns, TAKE_OVER_S)
-        self._due_ns, self._outgoing_command = 0, None
+        self.due_ns, self._outgoing_command = 0, None
         self.switched = f"in place of {left}: {why}"
 
     def _blend(

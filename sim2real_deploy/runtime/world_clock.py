@@ -15,6 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.runtime.local_channel import run_directory
 
@@ -33,6 +36,7 @@ class WorldClock:
 
     def __init__(self) -> None:
         self.now_ns: Callable[[], int] = time.monotonic_ns
+        self.page_words = np.zeros(0, np.int64)  # of the clock page, for compiled loops
 
     @property
     def stood_still_ns(self) -> int:
@@ -48,6 +52,7 @@ class TwinClock(WorldClock):
     def __init__(self, page: "ClockPage") -> None:
         self._page = page
         self.now_ns = self._now_ns
+        self.page_words = page.words()
 
     def _now_ns(self) -> int:
         now_ns, behind_ns = self._look()
@@ -104,6 +109,10 @@ class ClockPage:
         self._end = size - _VERSION.size
         self._values = [0] * (3 + cores)
         self._beating = threading.Lock()
+
+    def words(self) -> npt.NDArray[np.int64]:
+        """Version, time lost, until when, each core's beat, version again: as they change."""
+        return np.frombuffer(self._memory, np.int64)
 
     @property
     def version(self) -> int:

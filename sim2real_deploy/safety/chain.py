@@ -32,6 +32,9 @@ RECOVERING = "recovering"  # and for the one in which it gets up after a fall
 _HEARTBEAT = struct.Struct(f"<4sQQQQQBf??{REASON_BYTES}s{PARTICIPANT_BYTES}s")
 _ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}s{PARTICIPANT_BYTES}sIQ??Q??fff{STAGE_BYTES}s")
 _HEARTBEAT_MAGIC = b"HRT2"
+# Sequence, challenge and time: what alone changes in a heartbeat that repeats the orders.
+CHANGING = (*range(12, 28), *range(36, 44))
+HEARTBEAT_BYTES = _HEARTBEAT.size
 _ANSWER_MAGIC = b"ANS3"
 
 
@@ -190,6 +193,12 @@ class ControlSide:
         self._reason = ""
         self._orders = UNHEARD  # valid until the last heartbeat times out
         self.rejected = 0  # datagrams that were not valid heartbeats
+        self.datagram = b""  # the last heartbeat as it came
+
+    def until_ns(self, verdict: Verdict) -> int:
+        """Until when a verdict stays in force without a heartbeat; 0 if it is not the last."""
+        last = self._last
+        return 0 if last is None or verdict is not self._orders else last.sent_ns + self._timeout_ns
 
     def hear(self, datagram: bytes, now_ns: int) -> None:
         """Process one datagram; malformed, old or future ones are only counted."""
@@ -202,7 +211,7 @@ class ControlSide:
         if last and last.session == heartbeat.session and heartbeat.resets > last.resets:
             self._latched, self._reason = Stop.NONE, ""
         self._latch(heartbeat.stop, heartbeat.reason)
-        self._last = heartbeat
+        self._last, self.datagram = heartbeat, datagram
         self._orders = self._ordered_by(heartbeat)
         self._answered = False
 

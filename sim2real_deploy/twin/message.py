@@ -27,7 +27,7 @@ class StateMessage(StateEncoder):
     def __init__(self, robot: RobotSpec) -> None:
         super().__init__(robot)
         layout, joints = FAMILIES[robot.wire.family].state, robot.joint_count
-        floats = self._bytes.view(np.float32)
+        floats = self.sample.view(np.float32)
         q = layout.floats("motor_state.q", joints)
         table = floats[q.start : q.start + joints * q.step].reshape(joints, q.step)
         self.motors: Floats = table[:, : len(_SIDE_BY_SIDE)].T

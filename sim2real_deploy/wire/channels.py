@@ -35,7 +35,7 @@ _CONFIG = """<CycloneDDS><Domain Id="any">
 _ON_LOOPBACK = """<ParticipantIndex>auto</ParticipantIndex>
 <MaxAutoParticipantIndex>50</MaxAutoParticipantIndex>
 <Peers><Peer address="127.0.0.1"/></Peers>"""
-_FEW = 4  # samples taken per call; there are rarely more
+FEW = 4  # samples taken per call; there are rarely more
 _DEPTH = 1000  # samples that a reader buffers: 2 s of states
 _BLOCK_NS = 1_000_000  # the longest that a write may block
 
@@ -158,12 +158,12 @@ class RawReader(Generic[Data]):
         self._take, self._wait = dds.dds_take, dds.dds_waitset_wait
         self._from_c = kind.from_c
         # Buffers that the library fills: structs, pointers to them, and sample infos.
-        self._memory = bytearray(_FEW * kind.c_size)
-        self._infos = ctypes.create_string_buffer(_FEW * SAMPLE_INFO.size)
-        self._places = tuple((n * kind.c_size, n * SAMPLE_INFO.size) for n in range(_FEW))
-        base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self._pointers = (ctypes.c_void_p * _FEW)(*(base + at for at, _ in self._places))
-        self._at = ctypes.addressof(self._pointers), ctypes.addressof(self._infos)
+        self.memory = bytearray(FEW * kind.c_size)
+        self.infos = ctypes.create_string_buffer(FEW * SAMPLE_INFO.size)
+        self._places = tuple((n * kind.c_size, n * SAMPLE_INFO.size) for n in range(FEW))
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.pointers = (ctypes.c_void_p * FEW)(*(base + at for at, _ in self._places))
+        self._at = ctypes.addressof(self.pointers), ctypes.addressof(self.infos)
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep, with the GIL released, until there is something to take or the time is up."""
@@ -172,25 +172,26 @@ class RawReader(Generic[Data]):
             self._dds.checked(found, "while waiting for samples")
         return bool(found > 0)
 
-    def take(self) -> list[Sample[Data]]:
+    def take(self, found: int = 0) -> list[Sample[Data]]:
         """Everything received since the last call, oldest first, but at most about `depth` samples,
-        so that a flood cannot keep the caller here."""
+        so that a flood cannot keep the caller here. `found`: a compiled loop took that many."""
         taken: list[Sample[Data]] = []
         pointers, infos = self._at
         while True:
-            found = self._take(self.entity, pointers, infos, _FEW, _FEW)
+            found = found or self._take(self.entity, pointers, infos, FEW, FEW)
             if found < 0:
                 if self._closed:
                     return taken
                 self._dds.checked(found, "while taking samples")
             now_ns = time.monotonic_ns()
             for at, info_at in self._places[:found]:
-                _, valid, source_ns, _, writer = SAMPLE_INFO.unpack_from(self._infos, info_at)
+                _, valid, source_ns, _, writer = SAMPLE_INFO.unpack_from(self.infos, info_at)
                 if valid:
-                    data = self._from_c(self._memory, at)
+                    data = self._from_c(self.memory, at)
                     taken.append(Sample(data, source_ns, now_ns, writer))
-            if found < _FEW or len(taken) >= self._depth:
+            if found < FEW or len(taken) >= self._depth:
                 return taken
+            found = 0
 
     def matched(self) -> int:
         """The number of matched writers."""

@@ -3,11 +3,15 @@
 import threading
 import time
 
+from sim2real_deploy.compiled import AVAILABLE
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.runtime.world_clock import WorldClock
 from sim2real_deploy.wire.channels import Participant
+from sim2real_deploy.wire.compiled_link import CODE, KEPT, TICK, USED, WRITER, CompiledLink
+from sim2real_deploy.wire.decoders import LiveState
 from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.intake import Intake
+from sim2real_deploy.wire.libddsc import library
 from sim2real_deploy.wire.link import LinkCounters, Writer
 from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE
 
@@ -17,6 +21,8 @@ class DdsLink:
 
     A link that only `listens` opens no writer on rt/lowcmd, so nobody takes it for a controller.
     """
+
+    encoder_for: type[CommandEncoder] = CommandEncoder
 
     def __init__(
         self,
@@ -30,8 +36,7 @@ class DdsLink:
         family = FAMILIES[robot.wire.family]
         self._intake = Intake(robot)
         self._counters = self._intake.counters
-        self._encoder = CommandEncoder(robot)
-        self._echoes = bool(family.echoed)
+        self._encoder = self.encoder_for(robot)
         self._sending = threading.Lock()
         self._clock = clock or WorldClock()
         self.now_ns = self._clock.now_ns
@@ -40,6 +45,15 @@ class DdsLink:
         self._reader = self.participant.reader(LOW_STATE, family.state)
         command = family.command
         self._writer = None if listens else self.participant.writer(LOW_CMD, command)
+        self._left = 0  # samples that a compiled loop took and left
+        self._used = 0  # states that compiled loops have used
+        self._compiled: CompiledLink | None = None
+        self._memo = memoryview(b"")
+        if AVAILABLE and self._writer is not None:
+            decoder, own_encoder = self._intake.decoder, self.encoder_for(robot)
+            parts = self._reader, self._writer, decoder, own_encoder, self._clock.page_words
+            self._compiled = CompiledLink.of(robot, *parts)
+            self._memo = self._compiled.memo.data
 
     @property
     def counters(self) -> LinkCounters:
@@ -47,7 +61,39 @@ class DdsLink:
 
     @property
     def latest(self) -> RobotState | None:
+        link = self._compiled
+        if link is not None and self._memo[USED] != self._used:  # a compiled loop is running
+            return self._newest(link)
         return self._intake.latest
+
+    def _newest(self, link: CompiledLink) -> RobotState:
+        """The last state that a compiled loop used, which may be running in another thread."""
+        memo = self._memo
+        while True:
+            used, slot = memo[USED], (memo[USED] - 1) % KEPT
+            sample, numbers = link.samples[slot].tobytes(), link.numbers[slot].copy()
+            received_ns = int(link.received[slot])
+            if memo[USED] < used + KEPT - 1:  # not overwritten meanwhile
+                return LiveState(sample, received_ns, numbers, self._intake.decoder)
+
+    def compiled(self) -> CompiledLink | None:
+        link, latest = self._compiled, self._intake.latest
+        if link is not None and latest is not None:  # before, it accepts no sample
+            writer = self._intake.writer or 0
+            self._memo[WRITER] = writer - (writer >> 63 << 64)  # the same bits, signed
+            self._memo[TICK] = latest.tick
+        return link
+
+    def catch_up(self, left: int) -> None:
+        link, self._left = self._compiled, left
+        assert link is not None
+        used = self._memo[USED] - self._used
+        if used:
+            self._intake.latest = self._newest(link)
+            self._used += used
+            self._counters.received += used
+            self._counters.sent += used
+            library().checked(self._memo[CODE], "while writing a sample")
 
     @property
     def stood_still_ns(self) -> int:
@@ -57,9 +103,10 @@ class DdsLink:
         """The newest state received. Bad samples do not end the wait."""
         reader, accept = self._reader, self._intake.accept
         deadline = time.monotonic() + timeout_s
-        while reader.wait(timeout_s):
+        while self._left or reader.wait(timeout_s):
             newest, now_ns = None, self.now_ns()
-            for sample in reader.take():
+            left, self._left = self._left, 0
+            for sample in reader.take(left):
                 newest = accept(sample.data, now_ns, sample.writer) or newest
             if newest is not None:
                 return newest
@@ -75,7 +122,7 @@ class DdsLink:
         if self._writer is None:
             raise RuntimeError("this link only listens")
         with self._sending:
-            if self._echoes and self._intake.latest is not None:
+            if self._intake.latest is not None:
                 self._encoder.follow(self._intake.latest)
             sample = self._encoder.encode(command)
             self._writer.write(sample)

@@ -38,9 +38,9 @@ class _Decoder:
     """Checks a sample before anything is read from it."""
 
     def __init__(self, layout: Layout, used: Sequence[slice]) -> None:
-        self._size = layout.size
-        self._gather = layout.crc_gather
-        self._places = np.concatenate([word_places(place) for place in used])
+        self.size = layout.size
+        self.gather = layout.crc_gather
+        self.places = np.concatenate([word_places(place) for place in used])
         self.flaw(bytes([0, 1]).ljust(layout.size, b"\0"))  # compiles now, before the loop runs
 
     def flaw(self, sample: bytes) -> Flaw | None:
@@ -49,10 +49,10 @@ class _Decoder:
 
     def _checked(self, sample: bytes) -> Floats | Flaw:
         """The numbers used, in the order of their places, or the sample's flaw."""
-        if len(sample) != self._size or sample[:2] not in _HEADERS:
+        if len(sample) != self.size or sample[:2] not in _HEADERS:
             return Flaw.LENGTH
-        numbers = np.empty(len(self._places), np.float32)
-        found = kernels.check(np.frombuffer(sample, _U8), self._gather, self._places, numbers)
+        numbers = np.empty(len(self.places), np.float32)
+        found = kernels.check(np.frombuffer(sample, _U8), self.gather, self.places, numbers)
         return _FLAWS[found] if found else numbers
 
 
@@ -151,7 +151,7 @@ class StateDecoder(_Decoder):
         return LiveState(sample, received_ns, numbers, self)
 
     def decode(self, sample: bytes, received_ns: int) -> LiveState:
-        numbers = np.frombuffer(sample, _F32)[self._places]
+        numbers = np.frombuffer(sample, _F32)[self.places]
         return LiveState(sample, received_ns, numbers, self)
 
     def whole(self, state: LiveState) -> WholeState:
@@ -166,7 +166,7 @@ class StateDecoder(_Decoder):
         else:  # two sensors per motor, and of the battery only the boards' supply voltage
             heat, remote = self._scalars(sample)
             percent, drain, current = -1, 0, 0.0
-            voltage = float(np.frombuffer(sample, _F32)[self._places[10 + 4 * self.joints]])
+            voltage = float(np.frombuffer(sample, _F32)[self.places[10 + 4 * self.joints]])
             halves = np.frombuffer(sample, _I16)
             temperature = np.maximum(halves[self._temperature], halves[self._winding])
             lost = np.zeros(self.joints, np.uint32)

@@ -18,16 +18,16 @@ class _Encoder:
     """A message in its own buffer: constants written once, values per call, then the CRC."""
 
     def __init__(self, layout: Layout) -> None:
-        self._bytes = np.zeros(layout.size, np.uint8)
-        self._bytes[1] = 1  # plain little-endian CDR
-        self._buffer = self._bytes.data
-        self._floats = self._bytes.view(np.float32)
-        self._fields = self._bytes.view(layout.dtype)  # an array of one, so that fields are views
-        self._gather = layout.crc_gather
+        self.sample = np.zeros(layout.size, np.uint8)
+        self.sample[1] = 1  # plain little-endian CDR
+        self._buffer = self.sample.data
+        self._floats = self.sample.view(np.float32)
+        self._fields = self.sample.view(layout.dtype)  # an array of one, so that fields are views
+        self.gather = layout.crc_gather
 
     def _finish(self) -> bytes:
-        self._bytes.view(np.uint32)[-1] = kernels.checksum(self._bytes, self._gather)
-        return self._bytes.tobytes()
+        self.sample.view(np.uint32)[-1] = kernels.checksum(self.sample, self.gather)
+        return self.sample.tobytes()
 
 
 class CommandEncoder(_Encoder):
@@ -39,30 +39,32 @@ class CommandEncoder(_Encoder):
         for name, value in family.constants.items():
             self._fields[name] = value
         modes = family.command.irregular["motor_cmd.mode"]
-        self._bytes[modes[:used]] = 1
-        self._bytes[modes[used:]] = family.unused_mode
+        self.sample[modes[:used]] = 1
+        self.sample[modes[used:]] = family.unused_mode
         unused = self._fields["motor_cmd"][0, used:]
         unused["q"], unused["dq"] = family.unused_q, family.unused_dq
         places = (family.command.floats(f"motor_cmd.{name}", used) for name in ORDER)
-        self._places = np.stack([word_places(place) for place in places])
-        self._echoed = family.echoed
-        self._echoed_from = family.state.span(family.echoed).start if family.echoed else 0
+        self.places = np.stack([word_places(place) for place in places])
+        self.copies = np.zeros((0, 2), np.uint16)  # bytes of a state, and where they go
+        for name in filter(None, [family.echoed]):
+            self.repeat(family.state.span(name), family.command.span(name))
         self.encode(JointCommand.damping(used, 0.0))  # compiles now, before the loop runs
 
-    def follow(self, state: RobotState) -> None:
-        """Copy the state field that commands must repeat (hg: `mode_machine`)."""
-        if self._echoed:
-            self.set_field(self._echoed, state.raw[self._echoed_from])
+    def repeat(self, of_state: slice, of_command: slice) -> None:
+        """Commands repeat these bytes of the state that they answer (hg: `mode_machine`)."""
+        here, there = (np.arange(s.start, s.stop, dtype=np.uint16) for s in (of_state, of_command))
+        self.copies = np.concatenate([self.copies, np.stack([here, there], 1)])
 
-    def set_field(self, name: str, value: int) -> None:
-        """Set a field of the message in every sample from now on."""
-        self._fields[name] = value
+    def follow(self, state: RobotState) -> None:
+        """Copy what commands must repeat."""
+        for here, there in self.copies:
+            self.sample[there] = state.raw[here]
 
     def encode(self, command: JointCommand) -> bytes:
         """A whole sample; raises ValueError if a value is not finite."""
-        if not kernels.fill(command.block(), self._places, self._bytes, self._gather):
+        if not kernels.fill(command.block(), self.places, self.sample, self.gather):
             raise ValueError("a joint command holds a value that is not finite")
-        return self._bytes.tobytes()
+        return self.sample.tobytes()
 
 
 class StateEncoder(_Encoder):
@@ -74,7 +76,7 @@ class StateEncoder(_Encoder):
         for name, value in family.constants.items():
             self._fields[name] = value
         self._mode_places = family.state.irregular["motor_state.mode"][:joints]
-        self._bytes[self._mode_places] = 1
+        self.sample[self._mode_places] = 1
         fields, motors = self._fields, self._fields["motor_state"][0, :joints]
         self._has_battery = "bms_state.soc" in (family.state.dtype.names or ())
         self._tick, self._rpy = fields["tick"], fields["imu_state.rpy"][0]
@@ -113,7 +115,7 @@ class StateEncoder(_Encoder):
         self._imu_temperature[0] = state.imu_temperature
         self._remote[:] = state.remote
         if len(state.motor_mode):
-            self._bytes[self._mode_places] = state.motor_mode
+            self.sample[self._mode_places] = state.motor_mode
         # Below zero the byte wraps around, like the robot's int8.
         degrees = state.temperature
         self._temperature[:] = degrees.astype(np.uint8) if self._has_battery else degrees

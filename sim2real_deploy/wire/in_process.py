@@ -67,6 +67,12 @@ class InProcessLink:
         self.counters.sent += 1
         return self._pending
 
+    def compiled(self) -> None:
+        """There are none: time passes in `wait` alone."""
+
+    def catch_up(self, left: int) -> None:
+        """There is nothing to count."""
+
     def other_writers(self) -> tuple[Writer, ...]:
         return ()
 

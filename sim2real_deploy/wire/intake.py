@@ -20,7 +20,8 @@ class Intake:
         self.counters = LinkCounters()
         self.latest: RobotState | None = None
         self.writer: int | None = None
-        self._read = StateDecoder(robot).read
+        self.decoder = StateDecoder(robot)
+        self._read = self.decoder.read
         self._period_ms = 1000.0 / robot.wire.rate_hz
 
     def accept(self, sample: bytes, received_ns: int, writer: int = 0) -> RobotState | None:

@@ -5,9 +5,12 @@ simulated time. Code written against `Link` cannot tell them apart.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sim2real_deploy.robots.state import JointCommand, RobotState
+
+if TYPE_CHECKING:
+    from sim2real_deploy.wire.compiled_link import CompiledLink
 
 
 @dataclass(slots=True)
@@ -63,6 +66,13 @@ class Link(Protocol):
 
     def send(self, command: JointCommand) -> bytes:
         """Put a command on the wire and return the bytes sent."""
+
+    def compiled(self) -> "CompiledLink | None":
+        """The link for compiled loops, which continue from the newest state; None without any."""
+
+    def catch_up(self, left: int) -> None:
+        """After a compiled loop: count what it did. `wait` continues with the samples that it took
+        and `left`."""
 
     def other_writers(self) -> tuple[Writer, ...]:
         """Everyone else who can write rt/lowcmd now."""

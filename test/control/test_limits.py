@@ -235,7 +235,7 @@ def test_the_compiled_limits_equal_their_reference_bit_for_bit(asked, last, moti
     motion = np.array(motion, np.float32).reshape(2, N)
     if tame:
         asked, motion = np.nan_to_num(asked, posinf=1) % 3, np.nan_to_num(motion, posinf=1) % 30
-    bounds, results = Limiter(SPEC, STAGE)._bounds, []
+    bounds, results = Limiter(SPEC, STAGE).bounds, []
     with np.errstate(all="ignore"):
         for function in (limits.limit, limits_reference.limit):
             sent, bits = np.zeros((5, N), np.float32), np.zeros(N, np.uint8)

@@ -1,0 +1,284 @@
+"""Compiled ticks against Python's, over real DDS: the same states give the same bytes and rows."""
+
+import secrets
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sim2real_deploy.compiled import AVAILABLE
+from sim2real_deploy.control import plain_ticks
+from sim2real_deploy.control.controller import Controller
+from sim2real_deploy.control.loop import ControlLoop
+from sim2real_deploy.control.modes import Mode, ModeEvent
+from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.control.supervision import Supervised, Unsupervised
+from sim2real_deploy.policy.bundle import load_bundle
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.runtime.local_channel import LocalChannel
+from sim2real_deploy.safety.chain import CLEAR, Stop, SupervisorSide
+from sim2real_deploy.twin.files import load_imperfections
+from sim2real_deploy.twin.robot import TwinRobot
+from sim2real_deploy.wire.channels import Participant
+from sim2real_deploy.wire.dds_link import DdsLink
+from sim2real_deploy.wire.decoders import StateDecoder
+from sim2real_deploy.wire.domains import free_domain
+from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
+from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE
+
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="numba is not installed")
+SPEC = load_robot("go2")
+FAMILY = FAMILIES["go"]
+LONG_NS = 10**12
+WHEN = ("now_ns", "age_ns", "gap_ns", "work_ns", "write_ns", "missed")  # measured, not computed
+
+
+class Marking(CommandEncoder):
+    """Commands say which state they answer."""
+
+    def __init__(self, spec):
+        super().__init__(spec)
+        spare = FAMILY.command.span("reserve").start
+        self.repeat(FAMILY.state.span("tick"), slice(spare, spare + 4))
+
+
+class MarkedLink(DdsLink):
+    encoder_for = Marking
+
+
+class World:
+    """A loop that walks between two policy steps, and the robot that it talks to."""
+
+    def __init__(self, compiled, supervision=None):
+        domain = free_domain()
+        self.robot = Participant(domain, "lo", "robot")
+        self.states = self.robot.writer(LOW_STATE, FAMILY.state)
+        self.commands = self.robot.reader(LOW_CMD, FAMILY.command)
+        self.link = MarkedLink(SPEC, "lo", domain, name="control")
+        self.controller = Controller(SPEC, load_stage(), load_bundle("go2_walk", SPEC).open())
+        self.controller.situation.sport_released = True
+        self.loop = ControlLoop(self.link, self.controller, supervision or Unsupervised())
+        self.compiled = self.loop._plain
+        if not compiled:
+            self.loop._plain = None
+        self.python_ticks = 0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        tick = self.loop.tick
+
+        def counted(*arguments):
+            self.python_ticks += 1
+            tick(*arguments)
+
+        self.loop.tick = counted
+        while not self._stopped.is_set():
+            self.loop.cycle()
+
+    def __enter__(self):
+        deadline = time.monotonic() + 10
+        while not self.states.matched() or not self.commands.matched():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return self
+
+    def walk(self, first):
+        """Put it between two steps of a walk; no state is ever late from now on."""
+        controller, loop = self.controller, self.loop
+        self.states.write(first)
+        loop.cycle()
+        controller.mode = Mode.WALKING
+        controller.walking.due_ns = self.link.now_ns() + LONG_NS
+        controller.asked.q[:], controller.asked.kp[:] = SPEC.stand_pose, 25.0
+        controller.asked.kd[:] = 0.5
+        controller.limiter.restart(SPEC.stand_pose)
+        loop.tick(None, self.link.now_ns())  # as after a policy step: Python has written its row
+        loop._patience_ns = self.compiled.times[plain_ticks.PATIENCE] = LONG_NS
+        loop._due_ns = self.link.now_ns() + LONG_NS
+        self.compiled.times[plain_ticks.PERIOD] = LONG_NS // 10
+        self._thread.start()
+
+    def answer(self, sample, seconds=5.0):
+        """Send a state; the command that answers it."""
+        tick = sample[FAMILY.state.span("tick")]
+        self.states.write(sample)
+        deadline = time.monotonic() + seconds
+        while self.commands.wait(deadline - time.monotonic()):
+            for command in self.commands.take():
+                if command.data[FAMILY.command.span("reserve")][:4] == tick:
+                    return command.data
+        raise AssertionError(f"no answer to {tick!r}")
+
+    def __exit__(self, *_):
+        self._stopped.set()
+        for sample in states(100, wild=False, first_tick=10**6):
+            if not self._thread.is_alive():
+                break
+            self.states.write(sample)  # it waits for a state
+            self._thread.join(0.1)
+        self.link.close()
+        self.robot.close()
+
+
+def states(count, wild, first_tick=1000):
+    """Samples of a robot that walks, or of one that is thrown about so that every limit acts."""
+    rng, encoder = np.random.default_rng(1), StateEncoder(SPEC)
+    twin = TwinRobot(SPEC, imperfections=load_imperfections(), seed=3)
+    state = StateDecoder(SPEC).decode(twin.advance(None), 0).whole()
+    for number in range(count):
+        spread = rng.choice([0.05, 0.5, 3.0]) if wild else 0.1
+        yield encoder.encode(
+            replace(
+                state,
+                tick=first_tick + 2 * number,
+                q=(SPEC.stand_pose + rng.normal(0, spread, 12)).astype(np.float32),
+                dq=rng.normal(0, 10 * spread, 12).astype(np.float32),
+            )
+        )
+
+
+def answers(compiled, samples):
+    with World(compiled) as world:
+        first, *rest = samples
+        world.walk(first)
+        world.loop.ticks.drain()
+        sent = [world.answer(sample) for sample in rest]
+        latest = world.link.latest
+    return world, sent, world.loop.ticks.drain(), latest
+
+
+@pytest.mark.parametrize("wild", [False, True])
+def test_compiled_ticks_equal_pythons_bit_for_bit(wild):
+    samples = [*states(300, wild)]
+    _, expected, rows, _ = answers(False, samples)
+    world, sent, quick_rows, latest = answers(True, samples)
+    assert sent == expected
+    assert len(set(sent)) == len(sent)
+    assert world.python_ticks <= 1  # the state that ended it
+    columns = [k for k, name in enumerate(world.loop.ticks.columns) if name not in WHEN]
+    count = len(sent)
+    np.testing.assert_array_equal(
+        quick_rows.figures[:count, columns], rows.figures[:count, columns]
+    )
+    np.testing.assert_array_equal(quick_rows.sent[:count], rows.sent[:count])
+    np.testing.assert_array_equal(quick_rows.asked[:count], rows.asked[:count])
+    assert (rows.limits > 0).any() or not wild
+    assert latest.raw == samples[-1]
+    assert world.link.counters.received == len(samples) + 1
+    assert world.link.counters.sent >= count
+
+
+def broken(sample, how):
+    sample = bytearray(sample)
+    if how == "crc":
+        sample[-1] ^= 1
+    elif how == "nan":
+        fields = StateDecoder(SPEC).decode(bytes(sample), 0).whole()
+        return StateEncoder(SPEC).encode(replace(fields, q=np.full(12, np.nan, np.float32)))
+    return bytes(sample)
+
+
+def test_samples_that_are_not_plain_are_counted_by_python_and_change_nothing_else():
+    good = [*states(60, wild=True)]
+    with World(True) as world:
+        world.walk(good[0])
+        for sample in good[1:20]:
+            world.answer(sample)
+        world.states.write(broken(good[20], "crc"))
+        world.states.write(good[19])  # a duplicate
+        world.answer(good[20])
+        world.answer(good[23])  # two lost
+        second = world.robot.writer(LOW_STATE, FAMILY.state)
+        deadline = time.monotonic() + 5
+        while second.matched() < 1 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        second.write(good[24])
+        time.sleep(0.05)
+        world.answer(good[24])
+        counters = world.link.counters
+        assert (counters.bad_crc, counters.duplicate) == (1, 1)
+        assert (counters.lost, counters.foreign) == (2, 1)
+        assert world.controller.mode is Mode.WALKING
+        world.states.write(broken(good[25], "nan"))
+        world.answer(good[25])
+        assert world.controller.mode is Mode.DAMPING
+        assert "NaN" in world.controller.reason
+
+
+def test_a_request_interrupts_compiled_ticks():
+    samples = states(500, wild=False)
+    with World(True) as world:
+        world.walk(next(samples))
+        decided = []
+        asker = threading.Thread(target=lambda: decided.append(world.loop.request(ModeEvent.DAMP)))
+        world.answer(next(samples))
+        asker.start()
+        while not decided:
+            world.answer(next(samples))
+        asker.join()
+        assert decided[0].accepted
+        assert world.controller.mode is Mode.DAMPING
+
+
+class Chain:
+    """The supervisor's end."""
+
+    def __init__(self, folder):
+        self.channel = LocalChannel(folder, "safety", "control")
+        self.side = SupervisorSide(7, "participant")
+
+    def beat(self, verdict=CLEAR, resets=0):
+        now_ns = time.monotonic_ns()
+        heartbeat = self.side.heartbeat(verdict, resets, secrets.randbits(64), now_ns)
+        assert self.channel.send(heartbeat)
+
+    def hear(self):
+        for datagram in self.channel.receive():
+            self.side.hear(datagram)
+        return self.side.report
+
+
+@pytest.mark.parametrize("queued", [1, 3])
+def test_a_stop_acts_in_the_tick_that_finds_it_and_repeated_orders_are_answered(tmp_path, queued):
+    chain = Chain(tmp_path)
+    with LocalChannel(tmp_path, "control", "safety") as channel, chain.channel:
+        samples = states(500, wild=False)
+        with World(True, Supervised(channel, "control")) as world:
+            chain.beat()
+            world.walk(next(samples))
+            for _ in range(10):
+                chain.beat()
+                world.answer(next(samples))
+            time.sleep(0.05)
+            report = chain.hear()
+            assert report is not None
+            assert report.mode == "walking"
+            assert world.python_ticks < 5  # where a heartbeat came late
+            assert chain.side.rejected == 0
+            for _ in range(queued - 1):
+                chain.beat()
+            chain.beat(replace(CLEAR, stop=Stop.ESTOP, reason="pressed"))
+            command = world.answer(next(samples))
+            assert world.controller.mode is Mode.DAMPING
+            assert world.controller.reason == "pressed"
+            floats = np.frombuffer(command, np.float32)
+            assert not floats[FAMILY.command.floats("motor_cmd.kp", 12)].any()
+
+
+def test_a_silent_supervisor_ends_compiled_ticks(tmp_path):
+    chain = Chain(tmp_path)
+    with LocalChannel(tmp_path, "control", "safety") as channel, chain.channel:
+        samples = states(500, wild=False)
+        with World(True, Supervised(channel, "control")) as world:
+            chain.beat()
+            world.walk(next(samples))
+            chain.beat()
+            world.answer(next(samples))
+            world.answer(next(samples))
+            time.sleep(0.1)
+            world.answer(next(samples))
+            assert world.controller.mode is Mode.DAMPING
+            assert "supervisor silent" in world.controller.reason
