@@ -163,7 +163,7 @@ class Controller:
 
     @property
     def plain_until_ns(self) -> int:
-        """While walking, when something else than the state changes next; 0 if it may in any tick."""
+        """While walking: when more than the state changes next; 0 if it may in any tick."""
         if self.mode is not WALKING or self.situation.verdict.stop or self._odometry is not None:
             return 0
         return self.walking.plain_until_ns

@@ -54,7 +54,7 @@ class Walking:
 
     @property
     def plain_until_ns(self) -> int:
-        """The next step of a policy that walks alone: until then nothing changes `asked`. Else 0."""
+        """The next step of a policy that walks alone: until then `asked` stays. Else 0."""
         switching = self._hand_over is not None or self._outgoing_command is not None
         return 0 if switching or self._adaptation is not None else self.due_ns
 
