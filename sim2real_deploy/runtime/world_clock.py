@@ -15,9 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.runtime.local_channel import run_directory
 
@@ -36,7 +33,7 @@ class WorldClock:
 
     def __init__(self) -> None:
         self.now_ns: Callable[[], int] = time.monotonic_ns
-        self.page_words = np.zeros(0, np.int64)  # of the clock page, for compiled loops
+        self.page = memoryview(b"")  # of a twin's clock, for compiled loops
 
     @property
     def stood_still_ns(self) -> int:
@@ -52,7 +49,7 @@ class TwinClock(WorldClock):
     def __init__(self, page: "ClockPage") -> None:
         self._page = page
         self.now_ns = self._now_ns
-        self.page_words = page.words()
+        self.page = page.memory
 
     def _now_ns(self) -> int:
         now_ns, behind_ns = self._look()
@@ -110,9 +107,10 @@ class ClockPage:
         self._values = [0] * (3 + cores)
         self._beating = threading.Lock()
 
-    def words(self) -> npt.NDArray[np.int64]:
-        """Version, time lost, until when, each core's beat, version again: as they change."""
-        return np.frombuffer(self._memory, np.int64)
+    @property
+    def memory(self) -> memoryview:
+        """64-bit words: version, time lost, until when, each core's beat, version again."""
+        return memoryview(self._memory)
 
     @property
     def version(self) -> int:

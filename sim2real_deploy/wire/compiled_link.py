@@ -61,7 +61,7 @@ class CompiledLink(NamedTuple):
         writer: RawWriter[bytes],
         decoder: StateDecoder,
         encoder: CommandEncoder,
-        clock: Array,
+        clock: memoryview,
     ) -> "CompiledLink":
         dds, memo = library(), np.zeros(CODE + 1, np.int64)
         for name in ("dds_waitset_wait", "dds_take", "dds_write"):
@@ -83,7 +83,7 @@ class CompiledLink(NamedTuple):
             command_gather=encoder.gather,
             command_places=encoder.places,
             copies=encoder.copies,
-            clock=clock,
+            clock=np.frombuffer(clock, np.int64) if clock else np.zeros(0, np.int64),
             time=np.zeros(2, np.int64),
             memo=memo,
         )

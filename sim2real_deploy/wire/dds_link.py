@@ -51,7 +51,7 @@ class DdsLink:
         self._memo = memoryview(b"")
         if AVAILABLE and self._writer is not None:
             decoder, own_encoder = self._intake.decoder, self.encoder_for(robot)
-            parts = self._reader, self._writer, decoder, own_encoder, self._clock.page_words
+            parts = self._reader, self._writer, decoder, own_encoder, self._clock.page
             self._compiled = CompiledLink.of(robot, *parts)
             self._memo = self._compiled.memo.data
 
