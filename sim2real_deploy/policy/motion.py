@@ -70,7 +70,7 @@ class MotionPlayer:
     def reset(self) -> None:
         self._aligned = None
 
-    def show(self, seen: TermInput, step: int, attitude: Numbers, q: Numbers) -> None:
+    def show(self, inputs: TermInput, step: int, attitude: Numbers, q: Numbers) -> None:
         """Write the frame of this step; `q` is in SDK order."""
         at = min(step, len(self._q) - 1)
         w, x, y, z = attitude
@@ -80,8 +80,8 @@ class MotionPlayer:
         if self._aligned is None:
             self._aligned = turn_about("z", heading(robot) - heading(self._anchor[at]))
         wanted = multiply(self._aligned, self._anchor[at])
-        seen.motion_q, seen.motion_dq = self._q[at], self._dq[at]
-        seen.motion_turn = _two_columns(multiply(conjugate(robot), wanted))
+        inputs.motion_q, inputs.motion_dq = self._q[at], self._dq[at]
+        inputs.motion_turn = _two_columns(multiply(conjugate(robot), wanted))
 
 
 def open_player(

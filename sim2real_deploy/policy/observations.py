@@ -127,10 +127,10 @@ class Observation:
         self.values.fill(0.0)
         self._fresh = True
 
-    def push(self, seen: TermInput) -> None:
+    def push(self, inputs: TermInput) -> None:
         values: list[float] = []
         for function in self._functions:
-            values.extend(function(seen))
+            values.extend(function(inputs))
         if self._clips and self._group.clip_first:
             values = clip(values, self._bounds)
         if self._scales:

@@ -33,10 +33,10 @@ class Policy:
     def __init__(self, contract: Contract, spec: RobotSpec, model: bytes, where: str):
         self.contract = contract
         self._to_policy = itemgetter(*[spec.joint_names.index(name) for name in contract.joints])
-        self._seen = TermInput.nothing(_float32(contract.default_position), len(spec.legs))
+        self._inputs = TermInput.nothing(_float32(contract.default_position), len(spec.legs))
         self.odometry = _odometry(contract, spec, where)  # `update` it with every state
         self._observations = [
-            Observation(group, self._seen, contract.joints, f"{where}: observations.{i}")
+            Observation(group, self._inputs, contract.joints, f"{where}: observations.{i}")
             for i, group in enumerate(contract.observations)
         ]
         self.labels = tuple(label for item in self._observations for label in item.labels)
@@ -107,7 +107,7 @@ class Policy:
         if len(self._missed) < len(MISSED.names):
             return None
         missed: list[float] = self.session.estimates[self._missed].tolist()
-        return [x + command for x, command in zip(missed, self._seen.command, strict=True)]
+        return [x + command for x, command in zip(missed, self._inputs.command, strict=True)]
 
     def reset(self) -> None:
         """Clear the history, last action, network state and gait clock."""
@@ -116,7 +116,7 @@ class Policy:
         self.session.reset()
         if self._motion is not None:
             self._motion.reset()
-        self._seen.action = (0.0,) * len(self.contract.joints)
+        self._inputs.action = (0.0,) * len(self.contract.joints)
         self._outside = None
         self._steps = 0
 
@@ -130,31 +130,31 @@ class Policy:
     def observe(self, state: RobotState, command: Numbers) -> None:
         self._see(state, command)
         for item in self._observations:
-            item.push(self._seen)
+            item.push(self._inputs)
 
     def _see(self, state: RobotState, command: Numbers) -> None:
-        seen = self._seen
-        seen.gyroscope = state.rates()
-        seen.attitude = attitude = state.attitude()
-        seen.gravity = gravity_in_body(attitude)
-        seen.command = clip(command, self._commands)
+        inputs = self._inputs
+        inputs.gyroscope = state.rates()
+        inputs.attitude = attitude = state.attitude()
+        inputs.gravity = gravity_in_body(attitude)
+        inputs.command = clip(command, self._commands)
         q, dq = state.motion()
-        seen.q, seen.dq = self._to_policy(q), self._to_policy(dq)
+        inputs.q, inputs.dq = self._to_policy(q), self._to_policy(dq)
         if self.wheels:  # how far a wheel has turned is not observed
-            angles = list(seen.q)
+            angles = list(inputs.q)
             for place in self._wheel_places:
-                angles[place] = seen.default_q[place]
-            seen.q = angles
-        seen.time_s = self._steps / self.contract.rate_hz
+                angles[place] = inputs.default_q[place]
+            inputs.q = angles
+        inputs.time_s = self._steps / self.contract.rate_hz
         if self._motion is not None:
-            self._motion.show(seen, self._steps, attitude, q)
+            self._motion.show(inputs, self._steps, attitude, q)
         odometry = self.odometry
         if odometry is not None:
             if odometry.last_ns != state.received_ns:
                 odometry.update(state)
-            seen.velocity, seen.loads = odometry.velocity, odometry.loads
+            inputs.velocity, inputs.loads = odometry.velocity, odometry.loads
             if self._outside is not None and self._steps - self._outside[1] <= OUTSIDE_STEPS:
-                seen.velocity = self._outside[0]
+                inputs.velocity = self._outside[0]
 
     def give_velocity(self, velocity: Numbers) -> None:
         """The base velocity, in the body frame, from another estimator. Leg odometry takes over
@@ -170,12 +170,12 @@ class Policy:
             raise Refusal(f"'{name}' with {len(values)} values: the policy takes {known}")
         if not all(map(math.isfinite, values)):
             raise Refusal(f"'{name}': a value is not finite; the last finite ones stay in force")
-        self._seen.given[name] = tuple(values)
+        self._inputs.given[name] = tuple(values)
 
     def infer(self) -> Floats:
         """The joint targets in SDK order; not checked for being finite, the caller does that."""
         self.session.run()
-        self._seen.action, target = self._decide()
+        self._inputs.action, target = self._decide()
         if self.wheels:
             target = list(target)
             for joint in self.wheels:
