@@ -61,7 +61,7 @@ def test_a_bad_parameter_is_refused_by_name(value):
 def test_a_node_whose_launcher_is_gone_does_not_start():
     process = start(SIM2REAL_LAUNCHER_PID="1")
     _, err = process.communicate(timeout=20)
-    assert "launcher has ended" in err
+    assert "the process that started this one has ended" in err
     assert process.returncode == 1
 
 

@@ -122,7 +122,7 @@ def test_stop_values_and_mode_zero_switch_a_motor_off() -> None:
     assert decode(robot.advance(None)).torque == pytest.approx(0.5)
     encoder = CommandEncoder(ROBOT)
     encoder.encode(JointCommand(*(np.ones(JOINTS, np.float32) for _ in range(5))))
-    encoder._bytes[GO_LOW_CMD.irregular["motor_cmd.mode"][4]] = 0
+    encoder.sample[GO_LOW_CMD.irregular["motor_cmd.mode"][4]] = 0
     robot.advance(encoder._finish())
     assert robot.boards.command.kp.tolist() == [0.0 if j == 4 else 1.0 for j in range(JOINTS)]
 
