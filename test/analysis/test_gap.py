@@ -39,6 +39,7 @@ def gap_of(bag: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str
     return json.loads(told.read_text())["runs"][0]
 
 
+@pytest.mark.slow
 def test_nothing_hidden_nothing_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gap = gap_of(record(tmp_path / "bag", World()), tmp_path, monkeypatch)
     assert gap["auc"] <= 0.55

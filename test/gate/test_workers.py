@@ -41,6 +41,7 @@ def test_two_workers_give_what_one_gives(alone: dict[int, Episode]) -> None:
     assert len({episode.figures.velocity for episode in alone.values() if episode.figures}) == 4
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_what_one_worker_gives(alone: dict[int, Episode]) -> None:
     pytest.importorskip("ray", reason="Ray is not installed")
     remote = {TASKS.index(task): episode for task, episode in run_on_ray(BUNDLE, TASKS, "local")}

@@ -55,6 +55,7 @@ def test_a_short_run_learns_and_its_export_loads(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_run_that_can_go_on(tmp_path: Path) -> None:
     config = write_config(tmp_path, ppo={"environments": 8, "steps": 8})
     run = tmp_path / "run"
