@@ -677,3 +677,10 @@ def test_a_robot_in_the_air_for_long_has_no_speed_until_it_lands() -> None:
     assert set(speeds[75:600]) == {None}
     assert None not in speeds[600:]
     assert max(speeds[600:]) < 0.6
+
+
+def test_motors_out_of_the_common_mode_are_counted_and_named() -> None:
+    modes = np.ones(12, np.uint8)
+    modes[[2, 7]] = 0
+    reading = JointMonitor(GO2).measure(with_state(motor_mode=modes), 0)["motors_off"]
+    assert reading == Reading(2.0, f"{GO2.joint_names[2]}, {GO2.joint_names[7]}")
