@@ -38,7 +38,7 @@ class RunFigures:
     hottest: float  # degrees C
     hottest_joint: str
     limited: dict[str, float]  # joints whose command a limit changed: share of the walking ticks
-    missed_ticks: float | None  # share of ticks more than two periods after the one before
+    late_ticks: float | None  # share of ticks that came over a period after they were due
     surprise: float | None  # observations against training: about 1 is as in training
     lost_states: int
     lost_on_purpose: bool  # no more states are missing than the twin is set to lose
@@ -67,7 +67,7 @@ def figures_of(view: View) -> RunFigures:
         hottest=float(heat[hottest]),
         hottest_joint=view.robot.joint_names[hottest],
         limited=_limited(view, walking),
-        missed_ticks=float(ticks["missed"].mean()) if ticks else None,
+        late_ticks=float(ticks["missed"].mean()) if ticks else None,
         surprise=float(ticks["surprise"][stepped].mean()) if stepped.any() else None,
         lost_states=lost,
         lost_on_purpose=lost <= lost_by_design(view),

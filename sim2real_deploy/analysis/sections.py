@@ -282,8 +282,10 @@ def latency(view: View) -> Section | None:
             rows.append([name, *shares])
         if key in ("age_ns", "gap_ns", "work_ns"):
             plots.append(lines(name, "ms", [Line(name, view.ticks["seconds"][used], values)]))
-    missed = int(view.ticks["missed"].sum())
-    text = f"{missed} of {len(stepped)} ticks came more than two periods after the one before."
+    late = int(view.ticks["missed"].sum())
+    text = f"{late} of {len(stepped)} ticks came late: over a period after they were due."
+    if lost := lost_states(view):
+        text += f" {lost} states were lost; the ticks that waited for them are not counted as late."
     stood_ms = float(np.ptp(view.ticks.get("stood_still_ns", np.zeros(1)))) / 1e6
     if stood_ms:
         text += f" The computer stood still for {stood_ms:.0f} ms, and the twin's world with it."

@@ -7,7 +7,7 @@ SPEED_ERROR = 0.1  # m/s, and TURN_ERROR rad/s: more is worth a look
 TURN_ERROR = 0.15
 LIMITED = 0.02  # of the ticks
 TORQUE_SHARE = 0.9
-MISSED = 0.001
+LATE = 0.001  # of the ticks
 SURPRISE = 2.0
 AT_MOST = 6  # things to look at: a person acts on a short list
 
@@ -44,8 +44,8 @@ def to_look_at(figures: RunFigures, robot: RobotSpec) -> list[tuple[str, str]]:
     if figures.hottest >= robot.temperature.warn:
         text = f"{figures.hottest_joint} reached {figures.hottest:.0f} °C"
         found.append((f"{text} (warning from {robot.temperature.warn:g})", "Temperature"))
-    if figures.missed_ticks is not None and figures.missed_ticks > MISSED:
-        text = f"{figures.missed_ticks:.2%} of the control ticks came late"
+    if figures.late_ticks is not None and figures.late_ticks > LATE:
+        text = f"{figures.late_ticks:.2%} of the control ticks came late"
         found.append((f"{text}: is the computer busy with something else?", "Latency"))
     found += _motion(figures)
     if figures.lost_states and not figures.lost_on_purpose:

@@ -172,7 +172,9 @@ class _Soak:
         start = time.perf_counter_ns()
         self._drive.tick()
         self._times_ns.append(time.perf_counter_ns() - start)
-        self._ring.write(self._drive.link.now_ns(), 0, self._drive.controller.period_ns, 0, 0)
+        self._ring.write(
+            self._drive.link.now_ns(), 0, self._drive.controller.period_ns, 0, 0, False
+        )
         if self._ring.written % 50 == 0:
             self._ring.drain()
 

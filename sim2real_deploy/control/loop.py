@@ -42,11 +42,12 @@ class ControlLoop:
         self.controller = controller
         self.supervision = supervision
         self.ticks = TickRing(controller)
-        self.misses = 0
+        self.late_ticks = 0
         self._requests: deque[tuple[Callable[[int], Decision], Future[Decision]]] = deque()
         self._last_ns: int | None = None
         self._counters = link.counters
         self._not_finite = link.counters.not_finite
+        self._lost = link.counters.lost
         self._patience_ns = round(PATIENCE_PERIODS * controller.period_ns)
         self._due_ns = link.now_ns() + controller.period_ns
         self._plain: PlainTicks | None = None
@@ -157,14 +158,23 @@ class ControlLoop:
         )
         gap_ns = controller.period_ns if self._last_ns is None else now_ns - self._last_ns
         self._last_ns = now_ns
-        self.misses += gap_ns > 2 * controller.period_ns
+        late = self._is_late(gap_ns, state is None)
+        self.late_ticks += late
         still_ns = self.link.stood_still_ns if self.link.may_wait else 0
-        self.ticks.write(now_ns, age_ns, gap_ns, done - start, done - decided, still_ns)
+        self.ticks.write(now_ns, age_ns, gap_ns, done - start, done - decided, late, still_ns)
         self._finish(now_ns)
+
+    def _is_late(self, gap_ns: int, silent: bool) -> bool:
+        """Whether this tick came over a period after it was due. States that were lost, and waiting
+        for one that did not come, are no lateness of this computer."""
+        lost, self._lost = self._counters.lost - self._lost, self._counters.lost
+        period_ns = self.controller.period_ns
+        due_ns = self._patience_ns if silent else (1 + lost) * period_ns
+        return gap_ns > due_ns + period_ns
 
     def _finish(self, now_ns: int) -> None:
         """After the command is out: report, prepare the next tick, serve requests."""
-        self.supervision.answer(self.controller, now_ns, self.ticks.written, self.misses)
+        self.supervision.answer(self.controller, now_ns, self.ticks.written, self.late_ticks)
         self.controller.rehearse(now_ns)
         if self._plain is not None:
             self._plain.times[ASKED] = 0
@@ -185,4 +195,4 @@ class ControlLoop:
             self.link.wait(controller.period_ns / 1e9)
             now_ns = self.link.now_ns()
             self.supervision.verdict(now_ns)
-            self.supervision.leave(controller, now_ns, self.ticks.written, self.misses)
+            self.supervision.leave(controller, now_ns, self.ticks.written, self.late_ticks)

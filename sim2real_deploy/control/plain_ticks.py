@@ -23,11 +23,11 @@ from sim2real_deploy.wire.compiled_link import CompiledLink
 Array = Any  # a numpy array
 PATIENCE_PERIODS = 2.5  # without a state before the loop ticks without one
 WRITTEN, LAST, DUE, STEP, PERIOD, PATIENCE, ASKED = range(7)  # places in `times`
-_TICK, _NOW, _STATE_TICK, _STEPPED, _AGE, _GAP, _WORK, _OBSERVE, _INFER, _WRITE, _STILL = (
+_TICK, _NOW, _STATE_TICK, _STEPPED, _AGE, _GAP, _WORK, _OBSERVE, _INFER, _WRITE, _MISSED, _STILL = (
     COLUMNS.index(name)
     for name in (
         *("tick", "now_ns", "state_tick", "policy_stepped", "age_ns", "gap_ns", "work_ns"),
-        *("observe_ns", "infer_ns", "write_ns", "stood_still_ns"),
+        *("observe_ns", "infer_ns", "write_ns", "missed", "stood_still_ns"),
     )
 )
 
@@ -97,7 +97,7 @@ def run(link: CompiledLink, rows: Rows, bounds: Array, orders: Orders, times: Ar
         figures = write_row(rows, times[WRITTEN])
         figures[_TICK], figures[_NOW] = times[WRITTEN], now_ns
         figures[_STATE_TICK], figures[_STILL] = link.memo[wire.TICK], still_ns
-        figures[_STEPPED] = figures[_OBSERVE] = figures[_INFER] = 0
+        figures[_STEPPED] = figures[_OBSERVE] = figures[_INFER] = figures[_MISSED] = 0
         figures[_AGE] = figures[_WORK] = done_ns - start_ns
         figures[_GAP], figures[_WRITE] = gap_ns, done_ns - decided_ns
         times[WRITTEN] += 1

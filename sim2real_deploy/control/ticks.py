@@ -37,7 +37,7 @@ FIGURES = {
     "observe_ns": "controller.walking.observe_ns",
     "infer_ns": "controller.walking.infer_ns",
     "write_ns": "write_ns",
-    "missed": "missed",  # the gap was longer than two periods
+    "missed": "late",  # came over a period after it was due; lost states do not count
     "surprise": "surprise",
     # Total time for which a twin's world clock has waited for a stalled machine; 0 on a robot.
     "stood_still_ns": "stood_still_ns",
@@ -128,6 +128,7 @@ class TickRing:
         gap_ns: int,
         work_ns: int,
         write_ns: int,
+        late: bool,
         stood_still_ns: int = 0,
     ) -> None:
         """Write this tick's row. Called by the loop alone."""
@@ -136,8 +137,8 @@ class TickRing:
             self.surprise = controller.surprise
         self.now_ns, self.age_ns, self.gap_ns = now_ns, age_ns, gap_ns
         self.work_ns, self.write_ns, self.stood_still_ns = work_ns, write_ns, stood_still_ns
+        self.late = late
         self.state_tick = -1 if state is None else state.tick
-        self.missed = gap_ns > 2 * controller.period_ns
         self.vx, self.vy, self.wz = controller.velocity.shaped
         self.trim_vx, self.trim_vy, self.trim_wz = controller.walking.trim
         row = self.written % self._capacity

@@ -21,7 +21,7 @@ class LoopStatistics:
         self._notes: list[str] = []
         self._figures: list[Figures] = []
         self._limited = dict.fromkeys(Limit, 0)  # ticks since the start in which a limit acted
-        self._seen_misses = 0
+        self._seen_late = 0
         self._began: tuple[float, float, int] | None = None  # s, robot's ms, states by then
 
     def note(self, words: str) -> None:
@@ -41,15 +41,15 @@ class LoopStatistics:
     def report(self) -> DiagnosticArray:
         loop, controller = self._loop, self._loop.controller
         counters, period_ns = loop.link.counters, controller.period_ns
-        missed = loop.misses - self._seen_misses
-        self._seen_misses = loop.misses
+        late = loop.late_ticks - self._seen_late
+        self._seen_late = loop.late_ticks
         status = DiagnosticStatus(name="control", hardware_id=controller.spec.name)
         fault = controller.situation.fault
         status.level = DiagnosticStatus.ERROR if fault else DiagnosticStatus.OK
         status.message = fault or controller.mode.words
-        if not fault and missed:
+        if not fault and late:
             status.level = DiagnosticStatus.WARN
-            status.message = f"{missed} deadlines missed in the last second"
+            status.message = f"{late} ticks came late in the last second"
         facts = {"mode": controller.mode.words, "reason": controller.reason}
         if self._figures:
             facts.update(_timing(np.concatenate(self._figures), period_ns))
@@ -58,7 +58,7 @@ class LoopStatistics:
             facts.update(beliefs.words(controller.adaptation))
         facts.update(_estimates(controller.policy))
         facts |= {
-            "deadlines missed": str(loop.misses),
+            "late ticks": str(loop.late_ticks),
             "policy steps over a period late": str(controller.walking.late),
             "states received": str(counters.received),
             "states lost": str(counters.lost),

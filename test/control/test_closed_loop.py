@@ -132,12 +132,36 @@ def test_each_tick_leaves_a_row(sample):
     assert stack.loop.ticks.drain().figures.shape[0] == 0
 
 
+def test_a_lost_state_is_no_late_tick(sample):
+    stack = Stack(sample)
+    stack.cycle(0.02)
+    stack.loop.ticks.drain()
+    now_ns, counters = stack.link.now_ns(), stack.link.counters
+    # Gap in periods, states lost in it, whether a state came at last, late or not.
+    cases = [
+        (1.0, 0, True, False),
+        (2.1, 0, True, True),
+        (2.1, 1, True, False),
+        (3.1, 1, True, True),
+        (2.5, 0, False, False),  # waited in vain for a state
+        (0.5, 2, True, False),
+        (4.0, 0, False, True),
+    ]
+    for periods, lost, came, _ in cases:
+        now_ns += round(periods * stack.controller.period_ns)
+        counters.lost += lost
+        stack.loop.tick(stack.controller.state if came else None, now_ns)
+    late = [case[-1] for case in cases]
+    assert (stack.loop.ticks.drain().column("missed") > 0).tolist() == late
+    assert stack.loop.late_ticks == sum(late)
+
+
 def test_a_reader_that_falls_behind_loses_the_oldest_rows_and_they_are_counted(sample):
     stack = Stack(sample)
     stack.loop.ticks.drain()
     ring = stack.loop.ticks
     for now in range(3000):
-        ring.write(now, 0, 0, 0, 0)
+        ring.write(now, 0, 0, 0, 0, False)
     rows = ring.drain()
     assert rows.column("now_ns")[-1] == 2999
     assert ring.dropped == 3000 - len(rows.figures) > 0

@@ -1,5 +1,6 @@
 """Compiled ticks against Python's, over real DDS: the same states give the same bytes and rows."""
 
+import itertools
 import secrets
 import threading
 import time
@@ -15,6 +16,7 @@ from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Supervised, Unsupervised
+from sim2real_deploy.control.ticks import COLUMNS
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.local_channel import LocalChannel
@@ -169,6 +171,18 @@ def test_compiled_ticks_equal_pythons_bit_for_bit(wild):
     assert latest.raw == samples[-1]
     assert world.link.counters.received == len(samples) + 1
     assert world.link.counters.sent >= count
+
+
+def test_a_compiled_tick_after_a_late_one_is_not_late():
+    samples = states(20, wild=False)
+    with World(True) as world:
+        world.walk(next(samples))
+        world.loop.ticks.figures[:, COLUMNS.index("missed")] = 1.0  # the tick before came late
+        world.loop.ticks.drain()
+        for sample in itertools.islice(samples, 10):
+            world.answer(sample)
+        assert world.python_ticks == 0
+    assert not world.loop.ticks.drain().column("missed")[:10].any()
 
 
 def broken(sample, how):

@@ -77,11 +77,11 @@ def test_nobody_commands_until_somebody_does() -> None:
 def test_reduced_torque_and_lost_states_are_warnings() -> None:
     heard = walking()
     heard.safety_facts = {**heard.safety_facts, "torque_fraction": "0.60"}
-    heard.statistics = {"deadlines missed": "0", "states lost": "3"}
+    heard.statistics = {"late ticks": "0", "states lost": "3"}
     shown = lines(heard)
     assert (shown["torque"].text, shown["torque"].tone) == ("60% of the limit", Tone.WARN)
     assert (shown["missed"].text, shown["missed"].tone) == (
-        "0 deadlines missed, 3 states lost",
+        "0 late ticks, 3 states lost",
         Tone.WARN,
     )
 

@@ -91,7 +91,7 @@ def lines(heard: Heard) -> dict[str, Line]:
             ", ".join(filter(None, (statistics.get("rate"), statistics.get("policy rate"))))
         ),
         "latency": Line(statistics.get("state to command p50/p99/max", "")),
-        "missed": _count(statistics, ("deadlines missed", "states lost", "states rejected")),
+        "missed": _count(statistics, ("late ticks", "states lost", "states rejected")),
         "recording": Line(heard.recording.rpartition("/")[2]),
     }
 

@@ -26,7 +26,7 @@ NAMES = {
     "torque": "torque allowed",
     "loop": "loop, policy",
     "latency": "state to command",
-    "missed": "lost",
+    "missed": "late or lost",
     "recording": "recording",
     "heat": "hottest motor",
 }
