@@ -9,24 +9,22 @@ import numpy.typing as npt
 
 from sim2real_deploy.bench.conduct import BenchResult, Progress
 from sim2real_deploy.checks import Check
-from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.limits import pd_torque
 from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.stages import load_stage
+from sim2real_deploy.gate.drive import Drive
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.robots.geometry import tilt
-from sim2real_deploy.safety.chain import CLEAR
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.robot import TwinRobot
-from sim2real_deploy.wire.in_process import InProcessLink
 
 SUCCESS = 0.97
 LONGEST_S = 8.0
 LIE_S, STAND_S = 1.5, 0.5  # damped after the drop; watched when it stands
 DROP = 0.45  # m, of the trunk
 STANDING_HEIGHT, STANDING_TILT = 0.85, 0.2  # of the height it stands at; rad
-ROUNDING = 1e-4  # of numbers of single precision
+ROUNDING = 1e-4  # single precision
 KNOCK = 300.0  # N between two parts of the robot
 
 
@@ -39,13 +37,13 @@ class Recovery:
     seconds: float = 0.0
     stands: bool = False
     words: str = ""
-    asked: float = 0.0  # the most torque that a command asks for, share of the joint's limit
-    torque: float = 0.0  # the most that is delivered, which comes late, likewise
-    knock: float = 0.0  # N, the hardest between two parts of the robot
+    asked: float = 0.0  # peak of commanded torque, share of the joint's limit
+    torque: float = 0.0  # peak of delivered torque, likewise
+    knock: float = 0.0  # N, peak contact force between two parts of the robot
 
 
-class _Patient:
-    """A robot, its controller and what is noted of them."""
+class _Fallen:
+    """A dropped robot, and the largest torques and knocks since it fell."""
 
     def __init__(self, spec: RobotSpec, stage: str, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -53,9 +51,8 @@ class _Patient:
         self.spec = spec
         self.robot = TwinRobot(spec, floor, load_imperfections(robot=spec.name), seed=seed)
         self.robot.reset(seed)
-        self.link = InProcessLink(spec, self.robot)
-        self.controller = Controller(spec, load_stage(stage), None)
-        self.controller.situation.sport_released = True
+        self.drive = Drive(None, self.robot, stage)
+        self.controller = self.drive.controller
         attitude = rng.normal(size=4)
         attitude /= np.linalg.norm(attitude)
         joints = rng.uniform(spec.position_low, spec.position_high)
@@ -63,16 +60,13 @@ class _Patient:
         self.robot.place(base, np.zeros(6), joints, np.zeros(spec.joint_count))
         self.asked = self.torque = self.knock = 0.0
 
-    def live(self, seconds: float, until: tuple[Mode, ...] = ()) -> float:
-        """How long it took to come to one of these modes, or all of the time."""
+    def run(self, seconds: float, until: tuple[Mode, ...] = ()) -> float:
+        """Run until one of these modes is reached; returns the seconds that took."""
         ticks = round(seconds * self.spec.wire.rate_hz)
         for tick in range(ticks):
             if self.controller.mode in until:
                 return tick / self.spec.wire.rate_hz
-            state = self.link.wait(1 / self.spec.wire.rate_hz)
-            command = self.controller.step(state, self.link.now_ns(), CLEAR)
-            if command is not None:
-                self.link.send(command)
+            state, command = self.drive.tick(), self.drive.sent
             self.torque = max(self.torque, self._share(self.robot.truth.joint_torque))
             driving = self.controller.mode is not Mode.DAMPING
             if driving and command is not None and state is not None:
@@ -95,27 +89,27 @@ class _Patient:
 
 def recover(spec: RobotSpec, stage: str, seed: int) -> Recovery:
     """Drop it, ask it to recover, watch until it stands or gives up."""
-    patient = _Patient(spec, stage, seed)
-    controller, link = patient.controller, patient.link
-    patient.live(0.05)
+    fallen = _Fallen(spec, stage, seed)
+    controller, link = fallen.controller, fallen.drive.link
+    fallen.run(0.05)
     controller.request(ModeEvent.DAMP, link.now_ns())
-    patient.live(LIE_S)
-    lying = float(np.cos(tilt(patient.robot.truth.quaternion)))
+    fallen.run(LIE_S)
+    lying = float(np.cos(tilt(fallen.robot.truth.quaternion)))
     result = Recovery(seed, upside_down=lying < 0)
-    patient.asked = patient.torque = patient.knock = 0.0
+    fallen.asked = fallen.torque = fallen.knock = 0.0
     decision = controller.request(ModeEvent.RECOVER, link.now_ns())
     if not decision.accepted:
         result.words = decision.words
         return result
-    result.seconds = patient.live(LONGEST_S, until=(Mode.STANDING, Mode.DAMPING))
-    patient.live(STAND_S)
-    truth = patient.robot.truth
+    result.seconds = fallen.run(LONGEST_S, until=(Mode.STANDING, Mode.DAMPING))
+    fallen.run(STAND_S)
+    truth = fallen.robot.truth
     high = truth.position[2] > STANDING_HEIGHT * spec.base_height
     result.stands = bool(
         controller.mode is Mode.STANDING and high and tilt(truth.quaternion) < STANDING_TILT
     )
     result.words = "" if result.stands else f"{controller.mode.words}: {controller.reason}"
-    result.asked, result.torque, result.knock = patient.asked, patient.torque, patient.knock
+    result.asked, result.torque, result.knock = fallen.asked, fallen.torque, fallen.knock
     return result
 
 

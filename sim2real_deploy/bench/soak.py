@@ -1,4 +1,4 @@
-"""Hours of walking in lockstep: what grows? Memory, descriptors, threads, disk, time per tick.
+"""Hours of walking in lockstep: do memory, descriptors, threads, disk or the time per tick grow?
 
 Twin, control, the supervisor's logic, the ring of ticks and the recorder's writer are those of a
 real walk; only DDS and ROS are missing. The robot walks, turns, sits down and stands up again, and
@@ -9,7 +9,6 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import cycle
 from pathlib import Path
@@ -31,6 +30,7 @@ from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.topics import LOW_CMD, LOW_STATE
 from sim2real_deploy.twin.files import DEFAULT, load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
+from sim2real_deploy.wire import messages
 from sim2real_deploy.wire.messages import FAMILIES
 
 QUOTA_BYTES = 300 << 20
@@ -50,16 +50,16 @@ class SoakSample:
     descriptors: int
     threads: int
     disk_mb: float
-    tick_p50_us: float  # twin and control, on this machine as it was then
+    tick_p50_us: float  # twin and control together
     tick_p99_us: float
     ticks_dropped: int
-    damped: int  # times that the robot was stopped
+    damped: int  # number of stops
 
 
 def run(
     robot: str, policy: str, hours: float, picture: Path | None, progress: Progress
 ) -> BenchResult:
-    """Ctrl-C ends it early: what has run until then is judged."""
+    """Ctrl-C ends it early; the part that ran is judged."""
     soak = _Soak(load_robot(robot), policy)
     samples: list[SoakSample] = []
     try:
@@ -103,21 +103,6 @@ def judge(samples: list[SoakSample]) -> BenchResult:
     return BenchResult("bench soak", checks, raw)
 
 
-class _Tap:
-    """The twin, with its wire copied to the recorder."""
-
-    def __init__(
-        self, robot: TwinRobot, record: Callable[[bytes | None, bytes | None], None]
-    ) -> None:
-        self._robot, self._record = robot, record
-        self.now_ns = robot.now_ns
-
-    def advance(self, command: bytes | None) -> bytes | None:
-        state = self._robot.advance(command)
-        self._record(command, state)
-        return state
-
-
 class _Soak:
     def __init__(self, spec: RobotSpec, policy: str) -> None:
         self._robot = TwinRobot(spec, imperfections=load_imperfections(DEFAULT, spec.name))
@@ -128,7 +113,7 @@ class _Soak:
             self._robot,
             "indoor",
             supervised=True,
-            plant=_Tap(self._robot, self._record),
+            tap=self._record,
         )
         self._ring = TickRing(self._drive.controller)
         self._folder = Path(tempfile.mkdtemp(prefix="soak"))
@@ -140,7 +125,7 @@ class _Soak:
 
     def minute(self, number: int) -> SoakSample:
         if number % RUN_MINUTES == 0:
-            self._record_anew()
+            self._start_bag()
         if number % BATTERY_MINUTES == 0:
             self._robot.battery.charge = 1.0
         if number % 7 == 3:
@@ -178,13 +163,11 @@ class _Soak:
         if self._ring.written % 50 == 0:
             self._ring.drain()
 
-    def _record(self, command: bytes | None, state: bytes | None) -> None:
+    def _record(self, now_ns: int, topic: str, sample: bytes) -> None:
         if self._recording is None:
             return
-        now_ns = self._robot.now_ns()
-        for name, sample in ((LOW_CMD, command), (LOW_STATE, state)):
-            if sample is not None:
-                self._recording.put(Message(now_ns, f"/{name}", now_ns, 0, sample))
+        name = LOW_CMD if topic == messages.LOW_CMD else LOW_STATE
+        self._recording.put(Message(now_ns, f"/{name}", now_ns, 0, sample))
         if self._ring.written % 2000 == 0:  # simulated time outruns the disk
             received = self._recording.received
             while sum(received.values()) - sum(self._recording.written.values()) > MOST_WAITING:
@@ -198,7 +181,7 @@ class _Soak:
         self._drive.stand_and_walk()
 
     def _recover(self) -> None:
-        """It was stopped: put it back on its feet, reset, go on. The count says how often."""
+        """After a stop: put the robot back on its feet, reset, continue."""
         self._robot.reset(self._damped)
         for _ in range(2000):
             self._tick()
@@ -207,7 +190,7 @@ class _Soak:
         self._drive.controller.situation.fault = ""
         self._drive.stand_and_walk()
 
-    def _record_anew(self) -> None:
+    def _start_bag(self) -> None:
         if self._recording is not None:
             self._recording.close()
         storage = Storage(self._folder, QUOTA_BYTES)

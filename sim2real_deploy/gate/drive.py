@@ -20,7 +20,7 @@ from sim2real_deploy.robots.geometry import heading, tilt
 from sim2real_deploy.safety.chain import CLEAR
 from sim2real_deploy.twin.height_scan import PERFECT, HeightScan, ScanErrors
 from sim2real_deploy.twin.robot import BaseTruth, Vector
-from sim2real_deploy.wire.in_process import InProcessLink, Plant
+from sim2real_deploy.wire.in_process import InProcessLink, Tap, Tapped
 
 STAGE = "field"  # no limits beyond the policy's own
 FIRST_LOOK = 20  # ticks until a state has arrived on the slowest bus
@@ -35,25 +35,25 @@ class Drive:
 
     def __init__(
         self,
-        bundle: Bundle,
+        bundle: Bundle | None,
         robot: SimulatedRobot,
         stage: str = STAGE,
         supervised: bool = False,
         adaptation: str = "none",
-        plant: Plant | None = None,
+        tap: Tap | None = None,
         scan_errors: ScanErrors = PERFECT,
         policies: Repertoire | None = None,
     ) -> None:
-        """`plant`, if given, replaces the robot behind the link: the robot with a tap on its wire.
-        A policy with a height scan gets it with `scan_errors`. `policies`, if given, walk instead
-        of the bundle's one."""
-        self.robot, self.spec = robot, bundle.spec
-        self.link = InProcessLink(bundle.spec, plant or robot)
+        """Without a bundle the robot does what needs no policy. `tap` gets every sample on the
+        wire. A policy with a height scan gets it with `scan_errors`. `policies`, if given, walk
+        instead of the bundle's one."""
+        self.robot, self.spec = robot, robot.robot
+        self.link = InProcessLink(self.spec, robot if tap is None else Tapped(robot, tap))
         limits = load_stage(stage)
-        adapts = open_adaptation(bundle.spec, adaptation, limits.adaptation)
-        self._policy = policies.policies[0] if policies is not None else bundle.open()
-        self.controller = Controller(bundle.spec, limits, policies or self._policy, adapts)
-        grid = height_grid(bundle.contract)
+        adapts = open_adaptation(self.spec, adaptation, limits.adaptation)
+        walks = policies or (None if bundle is None else bundle.open())
+        self.controller = Controller(self.spec, limits, walks, adapts)
+        grid = None if bundle is None else height_grid(bundle.contract)
         self._scan = None if grid is None else HeightScan(robot.floor, grid, scan_errors)
         self.controller.situation.sport_released = True
         self.safety = (
@@ -61,19 +61,19 @@ class Drive:
             if supervised
             else None
         )
-        self._sent: JointCommand | None = None
-        self._period = 1 / bundle.spec.wire.rate_hz
+        self.sent: JointCommand | None = None  # in the last tick
+        self._period = 1 / self.spec.wire.rate_hz
 
     def tick(self) -> RobotState | None:
         state = self.link.wait(self._period)
         if self._scan is not None:
             seen = self._scan.look(self.link.now_ns() / 1e9, self.robot.base_truth)
             if seen is not None:
-                self._policy.give("height_scan", seen)
-        verdict = CLEAR if self.safety is None else self.safety.verdict(state, self._sent)
-        self._sent = self.controller.step(state, self.link.now_ns(), verdict)
-        if self._sent is not None:
-            self.link.send(self._sent)
+                self.controller.repertoire.policies[0].give("height_scan", seen)
+        verdict = CLEAR if self.safety is None else self.safety.verdict(state, self.sent)
+        self.sent = self.controller.step(state, self.link.now_ns(), verdict)
+        if self.sent is not None:
+            self.link.send(self.sent)
         return state
 
     def walk_at(self, velocity: tuple[float, float, float]) -> None:
@@ -87,11 +87,13 @@ class Drive:
     def stand(self) -> None:
         for _ in range(FIRST_LOOK):
             self.tick()
-        self._reach(ModeEvent.STAND, Mode.STANDING)
+        self.ask(ModeEvent.STAND)
+        self.until(Mode.STANDING)
 
     def start(self) -> None:
         """Hand over to the policy, from standing."""
-        self._reach(ModeEvent.WALK, Mode.WALKING)
+        self.ask(ModeEvent.WALK)
+        self.until(Mode.WALKING)
 
     def walk(self) -> None:
         self.start()
@@ -101,10 +103,12 @@ class Drive:
             self.tick()
         raise Refusal("the twin does not stand by itself: it leans into its hoist")
 
-    def _reach(self, event: ModeEvent, mode: Mode) -> None:
+    def ask(self, event: ModeEvent) -> None:
         decision = self.controller.request(event, self.link.now_ns())
         if not decision.accepted:
             raise Refusal(f"the twin would not {event.value}: {decision.words}")
+
+    def until(self, mode: Mode) -> None:
         for _ in range(round(STAND_UP_S / self._period)):
             if self.controller.mode is mode:
                 return

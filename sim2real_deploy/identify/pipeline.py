@@ -12,7 +12,7 @@ from sim2real_deploy.identify import dynamics
 from sim2real_deploy.identify.figures import JointFigures, figures_of
 from sim2real_deploy.identify.legs import Legs, Window
 from sim2real_deploy.identify.motor_law import MotorLaw, fit_motor_law
-from sim2real_deploy.identify.recording import Recording
+from sim2real_deploy.identify.recording import Recording, check_robot
 from sim2real_deploy.identify.rollout_fit import Fit, Point, RolloutFit
 from sim2real_deploy.identify.smoothing import smooth
 from sim2real_deploy.identify.trunk import TrunkFinding, identify_trunk
@@ -27,7 +27,6 @@ WINDOW = 150  # rows, 0.3 s
 WINDOWS = 100  # in the fit, spread over all hung recordings
 FIRST_WINDOWS = 30  # of them while searching for delay and kind of friction
 MOST_SECONDS = 120.0  # of a recording for stage A
-AIRBORNE = 5.0  # N: the most that a foot sensor reads while the robot hangs
 FITTED = ("armature", "damping", "friction", "offset", "strength", "speed_gain")
 OFFSET_SIGMA = 0.1  # rad: joints were calibrated
 BLIND_OFFSET_SIGMA = 0.03  # rad, without an IMU: else offsets stand in for what is not modelled
@@ -74,7 +73,7 @@ def identify(
     before = figures_of(start, robot)
     laws = _motor_laws(recordings, progress)
     figures = _with_laws(before, laws, robot)
-    hung = tuple(k for k, r in enumerate(recordings) if _hangs(r) and _moves(r))
+    hung = tuple(k for k, r in enumerate(recordings) if r.hangs and _moves(r))
     fit: Fit | None = None
     left: tuple[dynamics.Unexplained, ...] = ()
     seconds = 0.0
@@ -87,7 +86,7 @@ def identify(
     else:
         figures = figures.with_(delay=figures.delay + UNTOLD_DELAY / 2)
     progress("weighing the trunk", 0.95)
-    grounded = [r for r in recordings if not _hangs(r)]
+    grounded = [r for r in recordings if not r.hangs]
     trunk = identify_trunk(robot, grounded, figures) if grounded else None
     return Identified(
         robot, before, figures, tuple(recordings), laws, fit, left, trunk, hung, seconds
@@ -98,9 +97,8 @@ def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
     """Refuse recordings that cannot be identified, saying what is missing."""
     if not recordings:
         raise Refusal("identify: no recording was given")
+    check_robot(robot, recordings)
     for recording in recordings:
-        if recording.robot.name != robot.name:
-            raise Refusal(f"{recording.name}: is of {recording.robot.name}, not of {robot.name}")
         if "torque" not in recording or not recording["torque"].any():
             raise Refusal(
                 f"{recording.name}: holds no torque (tau_est is zero throughout), "
@@ -117,13 +115,6 @@ def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
 
 def _moves(recording: Recording) -> bool:
     return bool((recording["target_q"].std(axis=0) > 0.02).any())
-
-
-def _hangs(recording: Recording) -> bool:
-    """Whether no foot carries load; a log without foot forces counts as hung."""
-    if "foot_force" not in recording:
-        return True
-    return bool(np.percentile(recording["foot_force"].max(axis=1), 90) < AIRBORNE)
 
 
 def _motor_laws(recordings: Sequence[Recording], progress: Progress) -> tuple[MotorLaw, ...]:

@@ -1,7 +1,7 @@
 """A recording as identification needs it: state and command in one row per wire period."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 LONGEST_S = 600.0  # part of a bag that is used: more adds little and must fit into memory
+AIRBORNE = 5.0  # N: the most that a foot sensor reads while the robot hangs
 GLANCE_S = 10.0  # in the middle of each part, to measure how much the robot moves
 JOINT_COLUMNS = ("q", "dq", "torque", "target_q", "target_dq", "feed_forward", "kp", "kd")
 
@@ -51,9 +52,22 @@ class Recording:
     def seconds(self) -> float:
         return len(self) * self.period
 
+    @property
+    def hangs(self) -> bool:
+        """Whether no foot carries load; a log without foot forces counts as hung."""
+        if "foot_force" not in self:
+            return True
+        return bool(np.percentile(self["foot_force"].max(axis=1), 90) < AIRBORNE)
+
     def part(self, rows: slice) -> "Recording":
         columns = {name: values[rows] for name, values in self.columns.items()}
         return replace(self, columns=columns, fresh=self.fresh[rows])
+
+
+def check_robot(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
+    for recording in recordings:
+        if recording.robot.name != robot.name:
+            raise Refusal(f"{recording.name}: is of {recording.robot.name}, not of {robot.name}")
 
 
 def from_arrays(name: str, robot: RobotSpec, columns: Mapping[str, npt.ArrayLike]) -> Recording:

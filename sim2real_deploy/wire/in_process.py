@@ -3,12 +3,16 @@
 Samples are the same bytes as on the wire and pass the same codecs and checks.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.wire.encoders import CommandEncoder
 from sim2real_deploy.wire.intake import Intake
 from sim2real_deploy.wire.link import LinkCounters, Writer
+from sim2real_deploy.wire.messages import LOW_CMD, LOW_STATE
+
+Tap = Callable[[int, str, bytes], None]  # time in ns, topic and sample
 
 
 class Plant(Protocol):
@@ -22,6 +26,22 @@ class Plant(Protocol):
 
         Returns the rt/lowstate sample at its end, or None if the robot sends none.
         """
+
+
+class Tapped:
+    """A plant whose samples, in and out, are also handed to `tap`."""
+
+    def __init__(self, plant: Plant, tap: Tap) -> None:
+        self._plant, self._tap = plant, tap
+        self.now_ns = plant.now_ns
+
+    def advance(self, command: bytes | None) -> bytes | None:
+        if command is not None:
+            self._tap(self.now_ns(), LOW_CMD, command)
+        state = self._plant.advance(command)
+        if state is not None:
+            self._tap(self.now_ns(), LOW_STATE, state)
+        return state
 
 
 class InProcessLink:

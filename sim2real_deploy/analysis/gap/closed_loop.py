@@ -13,26 +13,7 @@ from sim2real_deploy.gate.engines import SimulatedRobot
 from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.topics import LOW_STATE
-
-
-class _Tapped:
-    """A simulated robot that keeps every sample that goes in or comes out."""
-
-    def __init__(self, robot: SimulatedRobot) -> None:
-        self._robot = robot
-        self.states: list[tuple[int, bytes]] = []
-        self.commands: list[tuple[int, bytes]] = []
-
-    def now_ns(self) -> int:
-        return self._robot.now_ns()
-
-    def advance(self, command: bytes | None) -> bytes | None:
-        if command is not None:
-            self.commands.append((self.now_ns(), command))
-        state = self._robot.advance(command)
-        if state is not None:
-            self.states.append((self.now_ns(), state))
-        return state
+from sim2real_deploy.wire import messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +71,18 @@ def walk_in_twin(
 
 def tape_walk(bundle: Bundle, robot: SimulatedRobot, seed: int, commands: Array, how: How) -> Tape:
     robot.reset(seed)
-    tap = _Tapped(robot)
-    drive = Drive(bundle, robot, how.stage, plant=tap)
+    states: list[tuple[int, bytes]] = []
+    commands_sent: list[tuple[int, bytes]] = []
+
+    def tap(now_ns: int, topic: str, sample: bytes) -> None:
+        (commands_sent if topic == messages.LOW_CMD else states).append((now_ns, sample))
+
+    drive = Drive(bundle, robot, how.stage, tap=tap)
     drive.stand()
     if not how.bare:
         drive.walk()
-    tap.states.clear()
-    tap.commands.clear()
+    states.clear()
+    commands_sent.clear()
     walker = _Bare(bundle, drive) if how.bare else _Ours(drive)
     rate = bundle.spec.wire.rate_hz
     asked: list[tuple[int, tuple[float, ...]]] = []
@@ -113,11 +99,11 @@ def tape_walk(bundle: Bundle, robot: SimulatedRobot, seed: int, commands: Array,
             fell_s = row / rate
         if fell_s is not None or not walker.walks:
             break
-    if not tap.states:
+    if not states:
         raise Refusal("the twin sent no state while it should have walked")
     return Tape(
-        tap.states,
-        tap.commands,
+        states,
+        commands_sent,
         np.array([ns for ns, _ in asked], np.float64),
         np.array([values for _, values in asked]),
         np.array(seen),

@@ -13,7 +13,6 @@ from sim2real_deploy.identify.figures import figures_of
 from sim2real_deploy.identify.learn import store, summary
 from sim2real_deploy.identify.learn.actuator import learn_actuator
 from sim2real_deploy.identify.learn.delta import learn_action
-from sim2real_deploy.identify.learn.samples import hangs
 from sim2real_deploy.identify.recording import Recording
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.files import TwinFile, load_twin_file, write_twin_file
@@ -31,7 +30,7 @@ def learn(
 ) -> dict[str, Any]:
     """Write the twin as `place`/`name`, with the networks that help; what was learnt, in words."""
     file, actuator = _with_actuator(place, file, spec, recordings, progress)
-    walks = [one for one in recordings if "foot_force" not in one or not hangs(one)]
+    walks = [one for one in recordings if "foot_force" not in one or not one.hangs]
     action = _with_action(place / name, file, spec, walks, progress)
     return {"actuator": actuator, "action": action}
 

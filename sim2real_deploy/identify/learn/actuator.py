@@ -20,7 +20,7 @@ from sim2real_deploy.identify.learn.samples import (
     joints_of_kind,
     make_samples,
 )
-from sim2real_deploy.identify.recording import Recording
+from sim2real_deploy.identify.recording import Recording, check_robot
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.actuator_net import (
     FORMATS,
@@ -108,9 +108,8 @@ def learn_actuator(
 
 
 def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
+    check_robot(robot, recordings)
     for recording in recordings:
-        if recording.robot.name != robot.name:
-            raise Refusal(f"{recording.name}: is of {recording.robot.name}, not of {robot.name}")
         if "torque" not in recording or not recording["torque"].any():
             raise Refusal(
                 f"{recording.name}: holds no torque (tau_est is zero throughout), so nothing says "

@@ -20,9 +20,8 @@ from sim2real_deploy.identify.learn.action import (
     search,
     windows,
 )
-from sim2real_deploy.identify.learn.samples import hangs
 from sim2real_deploy.identify.learn.simulator import Motion, Simulator, motion_of
-from sim2real_deploy.identify.recording import Recording
+from sim2real_deploy.identify.recording import Recording, check_robot
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import Imperfections, Learned, Motors
 from sim2real_deploy.twin.delta_action import DeltaWeights
@@ -151,15 +150,14 @@ def judge(
 
 
 def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
+    check_robot(robot, recordings)
     for recording in recordings:
-        if recording.robot.name != robot.name:
-            raise Refusal(f"{recording.name}: is of {recording.robot.name}, not of {robot.name}")
         if "gyroscope" not in recording or not ({"quaternion", "gravity"} & set(recording.columns)):
             raise Refusal(
                 f"{recording.name}: has no gyro or no attitude, so the motion of the trunk is "
                 "unknown: record rt/lowstate with its IMU"
             )
-        if "foot_force" in recording and hangs(recording):
+        if "foot_force" in recording and recording.hangs:
             raise Refusal(
                 f"{recording.name}: the robot hangs. Delta actions are learnt where it walks: "
                 "record half a minute of walking; for hung bags use `sim2real learn actuator`"

@@ -31,7 +31,6 @@ AGES = (0.0, 0.5, 1.0)  # rows by which a torque may belong to an older state th
 MOVING = 0.06  # rad/s: at lower speeds the direction of dry friction is uncertain
 CREEPING = 1.2  # times the speed at which MuJoCo's dry friction reaches its full value
 ONE_WAY = 0.95  # least share of one direction among the rows of a smoothed reading
-AIRBORNE = 5.0  # N: the most that a foot sensor reads while the robot hangs
 BLOCK_S = 1.0  # data are split by blocks of time
 STEADY = 60  # rows of unchanged gains before a usable row
 
@@ -121,7 +120,7 @@ def _of_recording(
             "position error": delayed - q,
             "target": delayed - figures.offset,
         },
-        needed=_needed(recording, figures) if hangs(recording) else None,
+        needed=_needed(recording, figures) if recording.hangs else None,
         rubbing=figures.friction * way + figures.damping * speed,
         dq=speed,
         one_way=(np.abs(way) > ONE_WAY) & (np.abs(dq) > CREEPING * creep),
@@ -140,13 +139,6 @@ def creeping(robot: RobotSpec, figures: JointFigures) -> Array:
     time_constant = np.maximum(model.dof_solref[:, 0], 2 * model.opt.timestep)
     pull = model.dof_solimp[:, 0] * 2 / (model.dof_solimp[:, 1] * time_constant)
     return np.asarray(np.maximum(figures.friction * model.dof_invweight0 / pull, MOVING))
-
-
-def hangs(recording: Recording) -> bool:
-    """Whether no foot carries load; a log without foot forces counts as hung."""
-    if "foot_force" not in recording:
-        return True
-    return bool(np.percentile(recording["foot_force"].max(axis=1), 90) < AIRBORNE)
 
 
 def _read(recording: Recording, name: str) -> Array:
