@@ -16,7 +16,7 @@ from sim2real_deploy.control.adaptation.adaptation import (
     TORQUE_BOUND,
 )
 from sim2real_deploy.control.adaptation.friction import FrictionEstimator
-from sim2real_deploy.control.adaptation.leg_loads import LegLook
+from sim2real_deploy.control.adaptation.leg_loads import LegMeter
 from sim2real_deploy.control.adaptation.reference import Link, load_reference
 from sim2real_deploy.control.adaptation.strength import StrengthEstimator, learn, plain_learn
 from sim2real_deploy.control.modes import Mode
@@ -287,7 +287,7 @@ def weightless(reference):
 def test_compiled_legs_are_the_plain_ones():
     """Loads as the odometry has them, and a foot that rolls on the ground as the trunk moves."""
     legs, rng = legs_of(SPEC), np.random.default_rng(4)
-    look, down = LegLook(SPEC, legs, weightless(load_reference(SPEC))), np.array((0.0, 0.0, -1.0))
+    look, down = LegMeter(SPEC, legs, weightless(load_reference(SPEC))), np.array((0.0, 0.0, -1.0))
     for _ in range(20):
         joints = {name: rng.normal(0, 0.5, N).astype(np.float32) for name in ("q", "dq", "torque")}
         rate = rng.normal(0, 1, 3).astype(np.float32)
@@ -295,15 +295,15 @@ def test_compiled_legs_are_the_plain_ones():
         odometry = LegOdometry(SPEC)
         odometry.update(state)
         for number, leg in enumerate(legs):
-            look.glance(make_state(SPEC, tick=2))
-            load = look.at(number, state, np.zeros(N))
+            look.prepare(make_state(SPEC, tick=2))
+            load = look.measure(number, state, np.zeros(N))
             assert load == pytest.approx(odometry.loads[number], rel=1e-6)
             foot, axes, columns = leg.pose(joints["q"].tolist())
             dq = joints["dq"][list(leg.joints)]
             moving = np.cross(rate, foot) + dq @ np.array(columns)
             rolling = np.cross(rate + dq @ np.array(axes), -leg.foot_radius * down)
             assert look.velocity == pytest.approx(rolling - moving, rel=1e-5, abs=1e-5)
-            assert math.isnan(look.at(number, make_state(SPEC, tick=40), np.zeros(N))), "a gap"
+            assert math.isnan(look.measure(number, make_state(SPEC, tick=40), np.zeros(N))), "a gap"
 
 
 def test_the_reference_legs_are_the_twins():
@@ -312,7 +312,7 @@ def test_the_reference_legs_are_the_twins():
     mujoco = pytest.importorskip("mujoco")
     twin = TwinRobot(SPEC, imperfections=load_imperfections(robot=SPEC.name), seed=0)
     model, data, rng = twin.model, mujoco.MjData(twin.model), np.random.default_rng(3)
-    look = LegLook(SPEC, legs_of(SPEC), load_reference(SPEC))
+    look = LegMeter(SPEC, legs_of(SPEC), load_reference(SPEC))
     assert load_reference(SPEC).mass_kg == pytest.approx(model.body_mass.sum(), abs=0.02)
     for _ in range(10):
         data.qpos[:7] = 0, 0, 2, 1, 0, 0, 0
@@ -325,11 +325,11 @@ def test_the_reference_legs_are_the_twins():
         trunk = {"gyroscope": data.qvel[3:6], "accelerometer": force}
         before = {"dq": data.qvel[6:] - 0.002 * data.qacc[6:]}
         before["gyroscope"] = data.qvel[3:6] - 0.002 * data.qacc[3:6]
-        look.glance(make_state(SPEC, tick=2, **as_floats(before)))
+        look.prepare(make_state(SPEC, tick=2, **as_floats(before)))
         for number in range(4):
             look._before[:], look._tick = before["dq"], 2
             state = make_state(SPEC, tick=4, **as_floats(now | trunk))
-            look.at(number, state, np.zeros(N))
+            look.measure(number, state, np.zeros(N))
             assert look.left == pytest.approx(np.zeros(3), abs=0.15), "no products of inertia"
             assert np.abs(torque).max() > 1.5
 
@@ -346,8 +346,8 @@ def rubbing(extra, ups=10.0, downs=10.0):
         up = number % 2 == 0
         speed[CALF] = 2.0 if up else -2.0
         if ups if up else downs:
-            friction.feel(joints, speed, np.array([0.3 + (extra if up else -extra)]))
-        friction.follow(grow=True)
+            friction.learn(joints, speed, np.array([0.3 + (extra if up else -extra)]))
+        friction.update(grow=True)
     return friction
 
 
@@ -370,8 +370,8 @@ def test_friction_that_is_no_longer_seen_leaks_away():
     speed[CALF] = 2.0
     before = friction.believed[CALF]
     for _ in range(1000):
-        friction.feel(np.array([CALF]), speed, np.array([0.3]))
-        friction.follow(grow=True)
+        friction.learn(np.array([CALF]), speed, np.array([0.3]))
+        friction.update(grow=True)
     assert friction.believed[CALF] < 0.1 * before
 
 

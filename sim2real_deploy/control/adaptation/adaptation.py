@@ -1,4 +1,4 @@
-"""Corrections to what the policy asks for, from what the wire shows of the robot.
+"""Corrections to the policy's commands, from estimates of the robot.
 
 Gains are divided by the strength that was found; feed-forward torque carries what a payload and
 each joint's friction add.
@@ -24,13 +24,17 @@ from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.robots.vectors import REST
 
 Array = Any  # a numpy array, as the compiled loops see it
-# Ticks of a cycle: odd, so that in time every tick between two steps of a policy is learnt from.
+# Ticks of a cycle: odd, so that over time every phase of a policy step is sampled.
 # Each part of the work has its own tick of the cycle.
 CYCLE = 11
-LOOKS = 4  # ticks for the legs' loads, from the first tick on; the last tick has a glance before
+LEG_TICKS = 4  # first ticks of a cycle, for the legs' loads; its last tick prepares them
 PUSH = (4, 9)
-LEARN, COMPARE, ESTIMATE, FOLLOW, GLANCE = 5, 6, 7, 8, 10
-HOLD = (COMPARE, ESTIMATE, GLANCE)  # cheap ones, that have time for what the last step has left
+LEARN, COMPARE, ESTIMATE, FOLLOW, PREPARE = 5, 6, 7, 8, 10
+HOLD = (
+    COMPARE,
+    ESTIMATE,
+    PREPARE,
+)  # cheap ticks, with time for what the last policy step left to do
 GAIN_LOW, GAIN_HIGH = 0.8, 1.25  # bounds of the factor on gains
 GAIN_FROM, GAIN_UNTIL = 0.03, 0.02  # a factor this far from one is used, until it is this close
 GAIN_RATE = 0.25  # 1/s: the most that a factor changes
@@ -171,7 +175,7 @@ class Adaptation:
         if not self._steers:
             return REST
         self._steered = True
-        self._to_hold = command, self.load.walked(), state.rates()[2], policy, allowed
+        self._to_hold = command, self.load.trunk_velocity(), state.rates()[2], policy, allowed
         if command != self.hold.command:
             self._hold()
         return self.hold.trim
@@ -189,9 +193,9 @@ class Adaptation:
         self.hold.step(command, seen, 1.0 / policy.contract.rate_hz, allowed)
 
     def _observe(self, phase: int, state: RobotState) -> None:
-        if phase < LOOKS:
-            for leg in range(phase, len(self.load.legs), LOOKS):
-                self.load.look(leg, state, self._at_limit)
+        if phase < LEG_TICKS:
+            for leg in range(phase, len(self.load.legs), LEG_TICKS):
+                self.load.learn(leg, state, self._at_limit)
         elif phase == LEARN:
             self.motors.learn(state.q, state.dq, state.torque, self._usable)
             self._usable = None
@@ -199,13 +203,13 @@ class Adaptation:
             self.motors.compare()
         elif phase == ESTIMATE:
             self.motors.estimate()
-        elif phase == GLANCE:
-            self.load.glance(state)
+        elif phase == PREPARE:
+            self.load.prepare(state)
 
     def _fade(self, allowed: bool) -> None:
         step = self._cycle_s / FADE_S
         self.level = min(1.0, self.level + step) if allowed else max(0.0, self.level - step)
-        self.friction.follow(grow=not self._at_limit)
+        self.friction.update(grow=not self._at_limit)
         self._follow_payload()
         if self._gains:
             self._follow_strength()

@@ -29,7 +29,7 @@ LEAST = 3.0  # samples in each direction, before anything is believed
 FROM, UNTIL = 0.4, 0.25  # Nm: friction this large is believed, until this small
 RATE = 1.5  # Nm/s: the most that what is believed changes
 LEAKAGE = 0.2  # 1/s: of what is believed, where nothing is seen
-LEAST_NM = 1e-3  # less is none
+LEAST_NM = 1e-3  # smaller values count as zero
 NEVER = 10.0  # Nm: standard error of a joint of which nothing is known
 CORRELATED = 2.0  # samples of one swing err alike: so many count as one
 # Rows of the sums: samples, their torques and the squares, with the joint turning up, then down.
@@ -37,8 +37,8 @@ ROWS = 6
 
 
 @compiled
-def feel(sums: Array, joints: Array, speeds: Array, left: Array, sane: Array, keep: float) -> None:
-    """Take the unexplained torques of one leg in the air into the means of their direction."""
+def learn(sums: Array, joints: Array, speeds: Array, left: Array, sane: Array, keep: float) -> None:
+    """Add the unexplained torques of one swinging leg to the means of each direction."""
     for k in range(joints.size):
         joint, speed, torque = joints[k], speeds[joints[k]], left[k]
         for row in range(ROWS):
@@ -51,7 +51,7 @@ def feel(sums: Array, joints: Array, speeds: Array, left: Array, sane: Array, ke
 
 
 @compiled
-def follow(
+def update(
     sums: Array,
     found: Array,
     error: Array,
@@ -86,7 +86,7 @@ def follow(
 
 
 class FrictionEstimator:
-    """`feel` each leg that swings, `follow` once a cycle."""
+    """`learn` from each leg that swings, `update` once per cycle."""
 
     def __init__(self, torque_limit: Floats, bound: Vector, rate_hz: float) -> None:
         joints = len(torque_limit)
@@ -101,15 +101,15 @@ class FrictionEstimator:
         self._sums = np.zeros((ROWS, joints))
         self._speeds = np.zeros(joints)
         none = np.zeros(1, np.int64)
-        feel(self._sums, none, self._speeds, np.zeros(1), self._sane, self._keep)  # compiles
-        self.follow(grow=False)
+        learn(self._sums, none, self._speeds, np.zeros(1), self._sane, self._keep)  # compiles
+        self.update(grow=False)
 
-    def feel(self, joints: Array, dq: Floats, left: Vector) -> None:
+    def learn(self, joints: Array, dq: Floats, left: Vector) -> None:
         self._speeds[:] = dq
-        feel(self._sums, joints, self._speeds, left, self._sane, self._keep)
+        learn(self._sums, joints, self._speeds, left, self._sane, self._keep)
 
-    def follow(self, grow: bool) -> None:
+    def update(self, grow: bool) -> None:
         """`grow`: no limit acts, so more may be believed."""
         sums, bound = self._sums, self._bound
         arrays = sums, self.found, self.error, self.believed, bound
-        self.strain = follow(*arrays, self._step_s, grow)
+        self.strain = update(*arrays, self._step_s, grow)

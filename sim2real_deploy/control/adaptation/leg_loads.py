@@ -173,7 +173,7 @@ def force_of(columns: Array, torques: Array, force: Array) -> None:
 
 
 @compiled
-def look_at_leg(
+def measure_leg(
     now: Array,
     before: Array,
     trunk: Array,
@@ -192,7 +192,7 @@ def look_at_leg(
     w, x, y, z = quaternion[0], quaternion[1], quaternion[2], quaternion[3]
     trunk[DOWN, 0], trunk[DOWN, 1] = 2.0 * (w * y - x * z), -2.0 * (y * z + w * x)
     trunk[DOWN, 2] = 2.0 * (x * x + y * y) - 1.0
-    # Gyroscopes are noisy and the trunk is slow: its acceleration is taken since the glance.
+    # Gyroscopes are noisy and the trunk is slow: differences since `prepare`.
     for i in range(3):
         trunk[TURNING, i] = (trunk[RATE, i] - trunk[RATE_BEFORE, i]) / since_s
     joints, turns, columns = np.zeros((4, count)), np.zeros((count, 3)), np.zeros((count, 3))
@@ -222,8 +222,8 @@ def look_at_leg(
     return float(force[0] * trunk[DOWN, 0] + force[1] * trunk[DOWN, 1] + force[2] * trunk[DOWN, 2])
 
 
-class LegLook:
-    """`at` one leg after another, in ticks in a row that begin with a `glance`."""
+class LegMeter:
+    """`prepare` in one tick, then `measure` one leg after another in the ticks that follow."""
 
     def __init__(self, spec: RobotSpec, legs: list[LegKinematics], reference: Reference) -> None:
         count = len(reference.links)
@@ -244,12 +244,12 @@ class LegLook:
         """At the foot, N."""
         return float(self._out[3])
 
-    def glance(self, state: RobotState) -> None:
-        """Accelerations are differences from here on."""
+    def prepare(self, state: RobotState) -> None:
+        """Store the motion that accelerations are differences to."""
         self._tick = self._glanced = state.tick
         self._before[:], self._trunk[RATE_BEFORE] = state.dq, state.gyroscope
 
-    def at(self, leg: int, state: RobotState, extra: Array) -> float:
+    def measure(self, leg: int, state: RobotState, extra: Array) -> float:
         """The load; NaN where the state before this one is missing. `extra`: dry friction of each
         joint beyond the reference's."""
         tick, now, trunk = state.tick, self._now, self._trunk
@@ -265,7 +265,7 @@ class LegLook:
 
     def _look(self, leg: int, elapsed_s: float, since_s: float, extra: Array) -> float:
         motion = self._now, self._before, self._trunk, self._quaternion
-        return look_at_leg(*motion, elapsed_s, since_s, *self._legs[leg], extra, self._out)
+        return measure_leg(*motion, elapsed_s, since_s, *self._legs[leg], extra, self._out)
 
 
 def _table(leg: LegKinematics, reference: Reference) -> Array:

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from sim2real_deploy.control.adaptation.friction import SWINGS, FrictionEstimator
-from sim2real_deploy.control.adaptation.leg_loads import LegLook
+from sim2real_deploy.control.adaptation.leg_loads import LegMeter
 from sim2real_deploy.control.adaptation.reference import Reference
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.odometry import GRAVITY, legs_of
@@ -27,7 +27,7 @@ RIPPLE_KG = 0.2  # how far the mean differs from command to command, and with a 
 
 
 class PayloadEstimator:
-    """`look` at one leg after another, at `rate_hz` each."""
+    """`learn` from one leg after another, at `rate_hz` each."""
 
     def __init__(
         self, spec: RobotSpec, reference: Reference, friction: FrictionEstimator, rate_hz: float
@@ -39,26 +39,26 @@ class PayloadEstimator:
         self.payload_kg = 0.0
         self.error_kg = UNKNOWN_KG  # one standard error
         self._mass_kg = reference.mass_kg
-        self._look = LegLook(spec, self.legs, reference)
+        self._meter = LegMeter(spec, self.legs, reference)
         self._walked = [0.0, 0.0, 0.0]  # vx and vy over standing feet, summed, and their weights
         self._mean_walked = (0.0, 0.0)
         self._loads = [0.0] * len(self.legs)
         self._keep = 1.0 - math.exp(-1.0 / (MEMORY_S * rate_hz))
         self._means = [reference.mass_kg * GRAVITY] * 2
-        self._looks = 0
+        self._cycles = 0
         self._settled = round(SETTLED * MEMORY_S * rate_hz)
 
-    def glance(self, state: RobotState) -> None:
-        """In the tick before the first leg."""
-        self._look.glance(state)
+    def prepare(self, state: RobotState) -> None:
+        """Call in the tick before the first leg."""
+        self._meter.prepare(state)
 
-    def look(self, leg: int, state: RobotState, limited: bool) -> None:
-        """At one leg; after the last one the mean load is brought up to date. While a limit acts
-        nothing is learnt of friction."""
-        load = self._look.at(leg, state, self._friction.believed)
-        vx, vy, _ = self._look.velocity.tolist()
-        if math.isfinite(load) and self._look.force < SWINGS and not limited:
-            self._friction.feel(self._joints[leg], state.dq, self._look.left)
+    def learn(self, leg: int, state: RobotState, limited: bool) -> None:
+        """From one leg; after the last one the mean load is updated. Friction is not learnt while a
+        limit acts."""
+        load = self._meter.measure(leg, state, self._friction.believed)
+        vx, vy, _ = self._meter.velocity.tolist()
+        if math.isfinite(load) and self._meter.force < SWINGS and not limited:
+            self._friction.learn(self._joints[leg], state.dq, self._meter.left)
         if abs(load) < LARGEST_LOAD and math.isfinite(vx + vy):  # not so for NaN
             self._loads[leg] = load
             carried = (load - CARRIES_FROM) / (CARRIES_FULL - CARRIES_FROM)
@@ -67,8 +67,8 @@ class PayloadEstimator:
         if leg == len(self.legs) - 1:
             self._weigh(sum(self._loads))
 
-    def walked(self) -> tuple[float, float] | None:
-        """The trunk's mean vx and vy since the last call; None where no foot was seen to stand."""
+    def trunk_velocity(self) -> tuple[float, float] | None:
+        """The trunk's mean vx and vy since the last call; None if no foot stood."""
         vx, vy, weight = self._walked
         self._walked = [0.0, 0.0, 0.0]
         if not weight:
@@ -92,7 +92,7 @@ class PayloadEstimator:
         for stage in range(len(means)):
             means[stage] += self._keep * (load - means[stage])
             load = means[stage]
-        self._looks += 1
-        if self._looks >= self._settled:
+        self._cycles += 1
+        if self._cycles >= self._settled:
             self.payload_kg = load / GRAVITY - self._mass_kg
             self.error_kg = RIPPLE_KG

@@ -75,12 +75,12 @@ class VelocityHold:
         self._restart(REST)
 
     def _restart(self, missed: Sequence[float]) -> None:
-        """Another command: the correction fades out, the reference is learnt anew."""
+        """Another command: the correction fades out, the reference is learnt again."""
         self.holds = False  # a reference is known
         self.let_go = False
         self.deviation = list(REST)  # from the reference, the correction's own effect apart
         self._reference = list(REST)
-        self._jolted_s = 0.0  # how long it is still to be left alone
+        self._jolted_s = 0.0  # time left of waiting after a jolt
         self._seconds = 0.0
         self._settling, self._learnt = Mean(), Mean()
         self._active = [False] * 3
@@ -111,7 +111,7 @@ class VelocityHold:
         self._missed.add(missed, keep)
         self._trims.add(self.trim, keep)
         self._apart.add(apart, keep)
-        self._feel_jolts(period_s)
+        self._detect_jolts(period_s)
         if self._jolted_s > 0.0:
             return
         if self.holds:
@@ -132,7 +132,7 @@ class VelocityHold:
             self._settling.add(missed)
             self._missed = Smooth(self._settling.values)
 
-    def _feel_jolts(self, period_s: float) -> None:
+    def _detect_jolts(self, period_s: float) -> None:
         self._jolted_s = max(self._jolted_s - period_s, 0.0)
         moves = zip(self._missed.first[:2], self._missed.values[:2], strict=True)
         if any(abs(a - b) > JOLT for a, b in moves):
