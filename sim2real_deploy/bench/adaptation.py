@@ -1,8 +1,8 @@
-"""Does adaptation give back what a hidden change takes, and nothing where nothing is wrong?
+"""How much of the velocity lost to a hidden change does adaptation restore?
 
-Every run has a twin of its own: one walks healthy, one meets a change in mid-walk without
-adaptation, one with it. What counts is how far each is from the healthy one, from three seconds
-after the change on.
+For each seed three twins walk: one stays healthy, one changes in mid-walk without adaptation, one
+changes with it. From three seconds after the change on, both are compared with the healthy one. A
+healthy robot with adaptation must walk as without.
 """
 
 import multiprocessing
@@ -28,7 +28,7 @@ COMMANDS = ((0.6, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.3, 0.0), (1.0, 0.0, 0.0)) 
 SETTLE_S = 5.0  # of walking before the change
 ADAPT_S = 3.0  # after it, before tracking counts
 JUDGED_S = 4.0
-RECOVERED = 0.8  # of what is lost
+RECOVERED = 0.8  # share of the lost velocity
 STRENGTH_ERROR, PAYLOAD_ERROR_KG = 0.03, 0.5
 LEAST_LOSS = 0.02  # m/s and rad/s: a loss below this is no loss
 TREMOR_HZ, TREMOR = 10.0, 1.05  # torque above this frequency, with adaptation by without
@@ -38,12 +38,12 @@ OFF, ON = "none", "all"
 
 @dataclass(frozen=True, slots=True)
 class AdaptationWalk:
-    """One run, as seen from outside, over the judged time."""
+    """One run over the judged time, measured from outside."""
 
     velocity: tuple[float, float, float]
     height: float
     tremor: float  # Nm, root mean square of torques above TREMOR_HZ
-    strength_error: float  # the most of all joints; 0 without adaptation
+    strength_error: float  # largest of all joints; 0 without adaptation
     payload_error_kg: float
     switched_off: bool
     fell: bool
@@ -58,8 +58,8 @@ class ChangeRow:
     left: float  # of that, with adaptation
     height_lost: float  # m
     height_left: float
-    strength_error: float  # the most
-    payload_error_kg: float  # the most
+    strength_error: float  # largest
+    payload_error_kg: float  # largest
     switched_off: int
     falls: tuple[int, int]  # without, with
     judged: bool
@@ -121,7 +121,7 @@ def _checks(rows: list[ChangeRow], tremor: float, cost: dict[str, float]) -> lis
     checks = [
         Check.at_most("nothing wrong: changed by", nothing.left, LEAST_LOSS, "m/s"),
         Check.at_most("nothing wrong: tremor", tremor, TREMOR, "times"),
-        Check.at_most("a tick costs", cost["dearest"], TICK_US, "us"),
+        Check.at_most("added to the slowest tick", cost["slowest"], TICK_US, "us"),
     ]
     for row in rows:
         if row.judged:
@@ -170,7 +170,7 @@ def _job(robot: str, policy: str, change: int, adaptation: str, seed: int) -> Ad
 
 
 def walk(bundle: Bundle, change: HiddenChange, adaptation: str, seed: int) -> AdaptationWalk:
-    """Into a walk, through the change, and on until it is judged."""
+    """Walk, apply the change, and measure from ADAPT_S after it."""
     spec, rate = bundle.spec, bundle.spec.wire.rate_hz
     robot = hidden_robot(spec, seed)
     drive = Drive(bundle, robot, supervised=True, adaptation=adaptation)
@@ -217,9 +217,8 @@ def _tremor(torques: npt.NDArray[Any], rate_hz: float) -> float:
 
 
 def tick_cost(bundle: Bundle, seconds: float = 20.0) -> dict[str, float]:
-    """us of processor time that adaptation adds to a tick, while it makes up for a weak motor, a
-    payload and friction: the median of each tick of its cycle between two steps of the policy, and
-    of the same ticks where a step of the policy falls into them."""
+    """CPU time (us) that adaptation adds to a tick while it compensates a weak motor, a payload and
+    friction: medians by tick of its cycle, with and without a policy step in it."""
     ordinary, stepped = {}, 0.0
     for adaptation in (OFF, ON):
         robot = hidden_robot(bundle.spec, 0)
@@ -230,13 +229,13 @@ def tick_cost(bundle: Bundle, seconds: float = 20.0) -> dict[str, float]:
         ticks = round(seconds * bundle.spec.wire.rate_hz)
         ordinary[adaptation], stepped = _time_steps(drive, ticks)
     added = ordinary[ON] - ordinary[OFF].mean()
-    dearest = max(float(added.max()), stepped)
-    return {"mean": float(added.mean()), "with_a_step": stepped, "dearest": dearest}
+    slowest = max(float(added.max()), stepped)
+    return {"mean": float(added.mean()), "with_a_step": stepped, "slowest": slowest}
 
 
-class _Watch:
-    """Times what adaptation does in a tick. Beside a step of the network, a difference between two
-    runs would be the network's noise."""
+class _Stopwatch:
+    """Times adaptation's own methods. In ticks with a policy step, the difference between two runs
+    would be the noise of the network."""
 
     def __init__(self, adaptation: Adaptation | None) -> None:
         self.us = 0.0
@@ -254,15 +253,15 @@ class _Watch:
 
 
 def _time_steps(drive: Drive, ticks: int) -> tuple[npt.NDArray[np.float64], float]:
-    """us of each tick of adaptation's cycle between two steps of the policy, and what adaptation
-    takes of the dearest of them that falls together with a step: medians."""
+    """Median time (us) of each tick of adaptation's cycle between policy steps; and adaptation's
+    own share of the slowest tick with a policy step."""
     controller, link = drive.controller, drive.link
     between: list[tuple[int, float]] = []
     stepped: list[tuple[int, float]] = [(0, 0.0)]
-    watch = _Watch(None)
+    watch = _Stopwatch(None)
     for tick in range(ticks):
         if tick == 2 * ticks // 3:
-            watch = _Watch(controller.adaptation)
+            watch = _Stopwatch(controller.adaptation)
         drive.walk_at(COMMANDS[0])
         state = link.wait(1 / drive.spec.wire.rate_hz)
         phase = 0 if controller.adaptation is None else controller.adaptation.phase

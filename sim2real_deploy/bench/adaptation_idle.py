@@ -1,8 +1,7 @@
-"""Adaptation where it is not needed: the gate's scenarios with and without it, and a long walk.
+"""Adaptation on a healthy robot: the gate's scenarios with and without it, and a long walk.
 
 Each trial runs twice on the same robot, so the errors are compared in pairs; successes by Fisher's
-exact test. Scenarios that do weaken or load the robot are among them; there it may do better, never
-worse.
+exact test. Some scenarios do weaken or load the robot; there adaptation may help but must not harm.
 """
 
 import math
@@ -21,8 +20,8 @@ from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.robots import load_robot
 
 ENGINE = "mujoco"
-LEAST_NOISE = 0.01  # m/s, rad/s: a mean error that grows by less is no harm
-CHANCE = 0.05  # fewer successes than this likely are adaptation's fault
+LEAST_NOISE = 0.01  # m/s, rad/s: a smaller increase of the mean error is not counted
+CHANCE = 0.05  # significance level for fewer successes
 DRIFT = 0.02  # m/s, rad/s: of the velocity, from the first minutes to the last
 SAMPLE_EVERY = 5  # ticks
 
@@ -44,7 +43,7 @@ class IdleRow:
 
     @property
     def by_chance(self) -> float:
-        """How likely as few successes with adaptation are if it makes no difference (Fisher)."""
+        """Probability of so few successes with adaptation if it made no difference (Fisher)."""
         return fewer_by_chance(*self.successes, self.trials)
 
 
@@ -95,7 +94,7 @@ def run(
         }
     columns = ("scenario", "successes without, with", "error without", "with", "noise")
     shown = [(r.name, f"{r.successes[0]}, {r.successes[1]}", *r.error, r.noise) for r in rows]
-    title = f"adaptation where it is not needed: {trials} trials of each scenario"
+    title = f"adaptation on a healthy robot: {trials} trials of each scenario"
     return BenchResult(title, checks, raw, columns, shown)
 
 
@@ -108,7 +107,7 @@ def _compare(bundle: Bundle, scenario: Scenario, trials: int) -> IdleRow:
 
 
 def row_of(name: str, without: list[Episode], with_it: list[Episode]) -> IdleRow:
-    """Trials that ended early have no error: those of both are compared."""
+    """Compares the trials that were completed both without and with adaptation."""
     pairs = np.array([[_error(a), _error(b)] for a, b in zip(without, with_it, strict=True)])
     pairs = pairs[np.isfinite(pairs).all(axis=1)]
     means, noise = (np.nan, np.nan), np.nan
@@ -125,8 +124,8 @@ def _error(episode: Episode) -> float:
 
 
 def drift_of(bundle: Bundle, minutes: float, seed: int = 0) -> tuple[float, float, float]:
-    """Of a robot that nothing is wrong with: how far its velocity moves from the first fifth of
-    the walk to the last, and the largest corrections."""
+    """On a healthy robot: how far the velocity drifts from the first fifth of the walk to the last,
+    and the largest gain and torque corrections."""
     robot, rate = hidden_robot(bundle.spec, seed), bundle.spec.wire.rate_hz
     drive = Drive(bundle, robot, supervised=True, adaptation=ON)
     drive.stand_and_walk()

@@ -1,8 +1,8 @@
-"""How accurate are a policy's own estimates of its robot? Shown, not judged: nothing but a check
-of the velocity hold rests on them.
+"""How accurate are the policy network's own estimates of its robot? Reported, not judged: only a
+plausibility check of the velocity hold uses them.
 
-Each hidden robot has its own payload, motor strength, delay and floor, all at once, and encoder
-offsets and sticking joints that no training knew. An estimate is its mean over four seconds.
+Each hidden robot differs in payload, motor strength, delay and floor at once, and has encoder
+offsets and sticking joints that were not in training. An estimate is its mean over four seconds.
 """
 
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ def run(robot: str, policy: str, seeds: range, progress: Progress) -> BenchResul
 
 
 def _accuracy(pairs: np.ndarray) -> tuple[float, float, float, float]:
-    """Bias, rms error, spread of the truth, and how much of a change in it is told (1: all)."""
+    """Bias, rms error, spread of the truth, and the slope of estimate over truth (1: ideal)."""
     truth, told = pairs.T
     error = told - truth
     spread = float(truth.std())
@@ -93,7 +93,7 @@ def _accuracy(pairs: np.ndarray) -> tuple[float, float, float, float]:
 
 
 def _walk(bundle: Bundle, seed: int) -> tuple[dict[str, float], dict[str, float]]:
-    """What is true of a robot, and what the network told of it."""
+    """The true figures of a hidden robot, and the network's estimates of them."""
     hidden = HiddenRobot.of_seed(seed)
     robot = hidden.build(bundle.spec, seed)
     drive = Drive(bundle, robot)

@@ -1,4 +1,4 @@
-"""Robots that identification has never seen: drawn at random, some with terms that it lacks."""
+"""Random robots for identification to find, some with effects that its model lacks."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,7 +17,7 @@ from sim2real_deploy.twin.physics import MujocoPhysics
 Array = npt.NDArray[np.float64]
 
 FREE = 6  # degrees of freedom of the trunk
-LAGGING = 0.5  # share of the robots whose motors have a lag at all
+LAGGING = 0.5  # share of the robots whose motors lag
 MOST_MASS, MOST_COM = 2.0, 0.05  # kg (30 % of the trunk) and m, more or less than the model's
 CALF_FRICTION = 2.0  # Nm, the most; hips and thighs half of it
 
@@ -28,11 +28,11 @@ class HiddenRobot:
     mount: Mount
     truth: JointFigures
     physics: type[MujocoPhysics] = MujocoPhysics
-    term: str = ""  # that the fitter does not know
+    term: str = ""  # effect that the fitted model lacks
 
 
 class LoadFriction(MujocoPhysics):
-    """Gears that rub harder the more they carry."""
+    """Gear friction that grows with the load."""
 
     steps: ClassVar[int] = 2
     share: ClassVar[float] = 0.2
@@ -46,7 +46,7 @@ class LoadFriction(MujocoPhysics):
 
 
 class SoftStop(MujocoPhysics):
-    """Calves that meet rubber well before the end of their range."""
+    """A rubber stop for the calves, well before the end of their range."""
 
     steps: ClassVar[int] = 2
     begins: ClassVar[float] = -1.7  # rad
@@ -61,11 +61,11 @@ class SoftStop(MujocoPhysics):
 
 
 class Ripple(MujocoPhysics):
-    """Motors that cog."""
+    """Cogging torque of the motors."""
 
     steps: ClassVar[int] = 2
     size: ClassVar[float] = 0.6  # Nm
-    periods: ClassVar[float] = 15.0  # in a radian's worth of phase
+    periods: ClassVar[float] = 15.0  # per radian
 
     def step(self, count: int) -> None:
         data = self._data
@@ -83,7 +83,7 @@ SEEN_AT = {"stop": "calf_joint"}  # ending of the joints that have the term; els
 
 
 def draw(robot: RobotSpec, seed: int, unknown: str = "") -> HiddenRobot:
-    """Within bounds that span every robot of this kind that anyone reported."""
+    """A robot within bounds wide enough for every published one of its kind."""
     rng = np.random.default_rng(seed)
     start = load_imperfections("default", robot.name)
     nominal, joints = figures_of(start, robot), robot.joint_count
@@ -119,8 +119,8 @@ def _trunk(rng: np.random.Generator) -> Trunk:
 
 
 def draw_walker(robot: RobotSpec, seed: int) -> HiddenRobot:
-    """Motors of any strength and delay that a policy still walks with, and a trunk of any mass and
-    centre of mass; the rest as shipped."""
+    """Motor strength and delay as far as a policy can still walk, random mass and centre of mass of
+    the trunk; everything else as in the shipped twin."""
     rng = np.random.default_rng(seed)
     start = load_imperfections("default", robot.name)
     strength = rng.uniform(0.8, 1.15, robot.joint_count)

@@ -1,4 +1,4 @@
-"""What can change on a robot while it walks, unknown to its controller."""
+"""Changes to a robot while it walks, unknown to its controller."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
 
-Apply = Callable[[TwinRobot, float], None]  # a robot, and how far the change has come, 0 to 1
+Apply = Callable[[TwinRobot, float], None]  # a robot, and the progress of the change, 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenChange:
-    """`strength` and `payload_kg` are what an estimator should find in the end."""
+    """`strength` and `payload_kg` are the values that an estimator should find."""
 
     name: str
     apply: Apply
-    seconds: float = 0.0  # that it takes to come
+    seconds: float = 0.0  # duration of the change
     strength: dict[str, float] | None = None  # by ending of joint names, relative to before
     payload_kg: float = 0.0
-    judged: bool = True  # else beyond the bounds of adaptation: shown
+    judged: bool = True  # False: beyond adaptation's bounds, only reported
 
     def strengths(self, spec: RobotSpec) -> np.ndarray:
         """Of each joint, relative to before."""
@@ -37,7 +37,7 @@ def _by_ending(values: dict[str, float], spec: RobotSpec) -> np.ndarray:
     return np.array(found)
 
 
-def weakens(by_joint: dict[str, float]) -> Apply:
+def weaken(by_joint: dict[str, float]) -> Apply:
     def apply(robot: TwinRobot, done: float) -> None:
         before = robot.imperfections.motors.strengths(robot.robot)
         now = 1.0 + done * (_by_ending(by_joint, robot.robot) - 1.0)
@@ -46,11 +46,11 @@ def weakens(by_joint: dict[str, float]) -> Apply:
     return apply
 
 
-def carries(kg: float) -> Apply:
+def carry(kg: float) -> Apply:
     return lambda robot, done: robot.carry(kg)
 
 
-def rubs(leg: str, times: float) -> Apply:
+def add_friction(leg: str, times: float) -> Apply:
     """Dry friction of one leg's joints."""
 
     def apply(robot: TwinRobot, done: float) -> None:
@@ -63,18 +63,18 @@ def rubs(leg: str, times: float) -> Apply:
 def weak(
     name: str, by_joint: dict[str, float], seconds: float = 0.0, judged: bool = True
 ) -> HiddenChange:
-    return HiddenChange(name, weakens(by_joint), seconds, by_joint, judged=judged)
+    return HiddenChange(name, weaken(by_joint), seconds, by_joint, judged=judged)
 
 
 def loaded(kg: float, judged: bool = True) -> HiddenChange:
-    return HiddenChange(f"{kg:g} kg on the trunk", carries(kg), payload_kg=kg, judged=judged)
+    return HiddenChange(f"{kg:g} kg on the trunk", carry(kg), payload_kg=kg, judged=judged)
 
 
 NOTHING = HiddenChange("nothing", lambda robot, done: None)
 CHANGES = (
     weak("one calf at 0.8", {"FR_calf_joint": 0.8}),
     weak("all motors sag to 0.85 in 60 s", {"joint": 0.85}, seconds=60.0),
-    HiddenChange("dry friction x3 on one leg", rubs("FR", 3.0)),
+    HiddenChange("dry friction x3 on one leg", add_friction("FR", 3.0)),
     loaded(3.0),
     weak("one calf at 0.7", {"FR_calf_joint": 0.7}, judged=False),
     loaded(5.0, judged=False),
@@ -82,7 +82,7 @@ CHANGES = (
 
 
 def hidden_imperfections(spec: RobotSpec, seed: int) -> Imperfections:
-    """The default twin with what nobody knows of: sticking joints, encoder offsets."""
+    """The default twin with sticking joints and encoder offsets, unknown to any estimator."""
     rng = np.random.default_rng([seed, 7])
     made = load_imperfections(robot=spec.name)
     offsets = dict(zip(spec.joint_names, rng.uniform(-0.01, 0.01, spec.joint_count), strict=True))

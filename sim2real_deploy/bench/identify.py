@@ -1,4 +1,4 @@
-"""How well identification finds robots it has never seen, and whether it says so when it cannot."""
+"""How well identification finds unknown robots, and whether it reports a model that falls short."""
 
 import json
 import tempfile
@@ -48,7 +48,7 @@ WALK_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What is known of each robot, by its kind and number."""
+    """Results of each robot, by kind and number."""
 
     hidden: list[dict[str, Any]]  # errors and covered, by figure
     unknown: list[dict[str, Any]]  # said that the model falls short, where, and by the term's name
@@ -56,7 +56,7 @@ class Result:
 
     def bench_result(self) -> BenchResult:
         raw = {"hidden": self.hidden, "unknown": self.unknown, "walkers": self.walkers}
-        return BenchResult("identification of robots never seen", self.checks(), raw)
+        return BenchResult("identification of unknown robots", self.checks(), raw)
 
     def checks(self) -> list[Check]:
         checks = []
@@ -73,9 +73,9 @@ class Result:
             checks.append(Check.at_least("hidden robots that could be excited", share, 1.0))
         if self.unknown:
             share = float(np.mean([robot["said"] for robot in self.unknown]))
-            checks.append(Check.at_least("unknown terms: said to fall short", share, 1.0))
+            checks.append(Check.at_least("unknown effects: reported as falling short", share, 1.0))
             share = float(np.mean([robot["where"] for robot in self.unknown]))
-            checks.append(Check.at_least("unknown terms: said of the right joints", share, 1.0))
+            checks.append(Check.at_least("unknown effects: right joints named", share, 1.0))
         walked = [robot for robot in self.walkers if not robot["fell"]]
         if walked:
             worst = {name: max(robot[name] for robot in walked) for name in ("strength", "delay")}
@@ -104,7 +104,7 @@ def run(
     done: Path | None,
     progress: Progress,
 ) -> BenchResult:
-    """Robots that the file `done` knows already are not made again; new ones are added to it."""
+    """Robots whose results are in the file `done` are skipped; new results are added to it."""
     robot = load_robot(model)
     known = _read(done)
     kinds = (
@@ -239,4 +239,4 @@ def _middle(values: Sequence[float]) -> float:
 
 
 def _silent(_: str, __: float) -> None:
-    """Nobody watches the inner stages."""
+    """Progress of the inner stages is not shown."""

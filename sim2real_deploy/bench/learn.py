@@ -42,7 +42,7 @@ from sim2real_deploy.twin.physics import MujocoPhysics
 from sim2real_deploy.twin.robot import TwinRobot
 
 PARTS = ("hidden", "nothing", "drake", "chirp", "walk", "cost")
-GAINS = ((25.0, 0.5), (40.0, 1.0))  # the same movements at both: what differs is the gains
+GAINS = ((25.0, 0.5), (40.0, 1.0))  # the same movements at both
 MINUTES = 1.5  # of excitation
 WALK_S = 24.0
 HALVED, DEGRADED, NOISE = 0.5, 1.2, 1.1
@@ -82,8 +82,8 @@ def run(
     return BenchResult("what learning adds to identification", checks, raw)
 
 
-def draw(robot: RobotSpec, seed: int, rubs: bool) -> tuple[Imperfections, Mount]:
-    """A robot near the shipped twin; one that `rubs` sticks at rest, too."""
+def draw(robot: RobotSpec, seed: int, stribeck: bool) -> tuple[Imperfections, Mount]:
+    """A robot near the shipped twin; with `stribeck`, joints also stick at rest."""
     rng = np.random.default_rng(seed)
     start = load_imperfections("default", robot.name)
     nominal, joints = figures_of(start, robot), robot.joint_count
@@ -98,7 +98,7 @@ def draw(robot: RobotSpec, seed: int, rubs: bool) -> tuple[Imperfections, Mount]
         "damping": each(nominal.damping + rng.uniform(0, 0.2, joints)),
         "friction": each(nominal.friction * rng.uniform(0.7, 1.4, joints)),
     }
-    if rubs:
+    if stribeck:
         changes["stribeck"] = each(rng.uniform(0.2, 0.6, joints))
     roll, pitch = rng.uniform(-0.1, 0.1, 2).tolist()
     twin = start.model_copy(update={"motors": start.motors.model_copy(update=changes)})
@@ -109,7 +109,7 @@ def hidden(robot: RobotSpec, robots: int, seed: int) -> Result:
     """Stribeck and load-dependent friction, which identification does not know."""
     ratios, worse, raw = [], [], []
     for number in range(robots):
-        twin, mount = draw(robot, seed + number, rubs=True)
+        twin, mount = draw(robot, seed + number, stribeck=True)
         recordings = [_excited(robot, twin, mount, LoadFriction, gains) for gains in GAINS]
         figures = _identified(robot, *recordings)
         found = learn_actuator(robot, recordings, figures, "torque", _silent)
@@ -127,7 +127,7 @@ def hidden(robot: RobotSpec, robots: int, seed: int) -> Result:
 
 def nothing(robot: RobotSpec, seed: int) -> Result:
     """No term hidden: with the true figures, what is left is the noise."""
-    twin, mount = draw(robot, seed + 1000, rubs=False)
+    twin, mount = draw(robot, seed + 1000, stribeck=False)
     recording = _excited(robot, twin, mount, MujocoPhysics, GAINS[0])
     figures = _identified(robot, recording)
     found = learn_actuator(robot, [recording], figures, "torque", _silent, leave_out=False)
@@ -167,7 +167,7 @@ def drake(robot: RobotSpec, seed: int) -> Result:
 
 
 def chirp(robot: RobotSpec, real: Path | None) -> Result | None:
-    """Chirps of a real Go2: learnt at some gains, judged on every other file that is there."""
+    """Chirps of a real Go2: learnt at some gains, judged on all other files in the folder."""
     files = real_logs.chirps(real)
     if not files:
         return None
@@ -287,4 +287,4 @@ def _errors(found: ActuatorResult) -> dict[str, Any]:
 
 
 def _silent(_: str, __: float) -> None:
-    """Nobody watches the inner stages."""
+    """Progress of the inner stages is not shown."""

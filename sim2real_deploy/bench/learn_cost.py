@@ -1,4 +1,4 @@
-"""What networks cost: a twin with and without them, training with and without, side by side."""
+"""CPU cost of learned networks: in a twin, and in training."""
 
 import tempfile
 import time
@@ -21,12 +21,12 @@ from sim2real_deploy.twin.robot import TwinRobot
 BLOCK, BLOCKS, WARM = 50, 60, 300  # wire periods
 STEPS, ROUNDS = 20, 8  # control steps of training, in turn
 TWIN, TRAINING = 1.3, 1.5
-SMALL = 1e-3  # of the made-up weights: what is given hardly moves the robot
+SMALL = 1e-3  # scale of the last layer: outputs hardly move the robot
 
 
 def measure(robot: RobotSpec) -> tuple[list[Check], dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
-        with_nets = write_made_up(robot, Path(folder))
+        with_nets = write_random_twin(robot, Path(folder))
         twin, same = _twin(robot, with_nets)
         training = _training(robot, with_nets)
     checks = [
@@ -37,17 +37,23 @@ def measure(robot: RobotSpec) -> tuple[list[Check], dict[str, Any]]:
     return checks, {"twin": twin, "training": training, "bit_identical": same}
 
 
-def write_made_up(robot: RobotSpec, folder: Path) -> str:
-    """A twin with both networks in full size, whatever they say; the path of its file."""
+def write_random_twin(robot: RobotSpec, folder: Path) -> str:
+    """Write a twin with two networks of full size and random weights; returns its path."""
     card: dict[str, object] = {"robot": robot.name, "joints": list(robot.joint_names)}
     first, both = str(folder / "first.yaml"), str(folder / "both.yaml")
     file = load_twin_file("default", robot.name)
-    store(first, file, "actuator", made_up_actuator(robot).stored(card), "made up")
-    store(both, load_twin_file(first, robot.name), "action", _delta(robot).stored(card), "made up")
+    store(first, file, "actuator", random_actuator(robot).stored(card), "random weights")
+    store(
+        both,
+        load_twin_file(first, robot.name),
+        "action",
+        _delta(robot).stored(card),
+        "random weights",
+    )
     return both
 
 
-def made_up_actuator(robot: RobotSpec) -> ActuatorWeights:
+def random_actuator(robot: RobotSpec) -> ActuatorWeights:
     rng = np.random.default_rng(0)
     kinds, kind = kinds_of(robot)
     count, inputs, hidden = len(kinds), 6, 32

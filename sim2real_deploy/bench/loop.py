@@ -1,7 +1,7 @@
 """Does the gap report find what is hidden in a robot? Twins with one change each, and Drake.
 
 The report never sees what was changed; it gets the walk, as from a bag, and the nominal twin. Each
-result is kept as a line in a file, so that an interrupted run goes on where it was.
+result is one line of a file, so that an interrupted run continues where it stopped.
 """
 
 import hashlib

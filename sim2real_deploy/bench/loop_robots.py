@@ -1,8 +1,8 @@
 """The whole loop on hidden robots: does the retrained policy walk better on the robot itself?
 
 A hidden robot differs from the twin in several figures at once; the loop sees only a bag of its
-walk. Beside it, with the same budget of fine-tuning: wide randomisation round the twin as it was,
-and, where asked for, a loop that was told a wrong robot.
+walk. For comparison, with the same budget of fine-tuning: wide randomisation around the initial
+twin and, on request, fine-tuning for a wrong robot.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ CONFIG = "go2_walk"
 
 
 def hidden_robot(bundle: Bundle, nominal: Imperfections, number: int) -> Imperfections:
-    """Weak and uneven motors, stiff joints, something on the back, commands that come late."""
+    """A twin with weak and uneven motors, more friction, a payload and delayed commands."""
     rng = np.random.default_rng([77, number])
     world = World(
         strength=float(rng.uniform(0.7, 0.85)),
@@ -170,7 +170,7 @@ def _judge(policy: Bundle, hidden: Imperfections) -> Any:
 
 
 def _wrong(bundle: Bundle, nominal: Imperfections) -> TwinFile:
-    """Stronger, quicker, lighter: the other way round than hidden robots are."""
+    """Stronger, faster and lighter: the opposite of the hidden robots."""
     twin = World(strength=1.15, delay_s=-0.004, friction=0.5, payload=-1.0).imperfections(
         bundle.spec, nominal
     )
@@ -179,7 +179,7 @@ def _wrong(bundle: Bundle, nominal: Imperfections) -> TwinFile:
 
 
 def _fine_tuned(place: Path, bundle: Bundle, twin: str, name: str, steps: int, seed: int) -> Bundle:
-    """The same budget from the same policy, with the ranges of the training config round `twin`."""
+    """The same budget from the same policy, with the training config's ranges around `twin`."""
     from sim2real_deploy.training.export import export
     from sim2real_deploy.training.trainer import Run, train
 

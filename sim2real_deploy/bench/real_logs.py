@@ -1,4 +1,4 @@
-"""Public recordings of real Go2 robots, where they lie beside the project; never part of it."""
+"""Reads public recordings of real Go2 robots from a folder; they are not part of the project."""
 
 from pathlib import Path
 
@@ -22,13 +22,13 @@ ISAAC_ORDER = [
 
 
 def beside() -> Path | None:
-    """The folder of recordings, if it is there."""
+    """The folder of recordings, if it exists."""
     folder = paths.share_directory().parent / "shared" / "data" / "real"
     return folder if folder.is_dir() else None
 
 
 def chirps(folder: Path | None) -> dict[str, Path]:
-    """Those with torque, by name; nothing unless all that are learnt from are there."""
+    """Recordings with torque, by name; empty if one of SEEN is missing."""
     found = _named(folder, "go2_chirp", "torque_*.npz")
     return found if all(name in found for name in SEEN) else {}
 

@@ -1,7 +1,7 @@
 """How time and memory grow with the length of a bag: report, replay, identify, export.
 
 A real bag is repeated with its times and counters shifted, so that it reads as one long run. Each
-job runs in a process of its own; its peak memory is what the kernel says.
+job runs in a process of its own; its peak memory is the kernel's figure.
 """
 
 import multiprocessing
@@ -69,7 +69,7 @@ def judge(costs: list[Cost]) -> BenchResult:
 
 
 def repeat(source: Path, target: Path, minutes: float) -> None:
-    """A bag of so many minutes, made of a shorter one again and again."""
+    """Write a bag of this many minutes by repeating a shorter one."""
     bag = Bag(source)
     layout = FAMILIES[robot_of(bag).wire.family].state
     states, ticks = bag.require(LOW_STATE).name, bag.require(TICKS).name
@@ -96,13 +96,13 @@ def repeat(source: Path, target: Path, minutes: float) -> None:
 
 
 def _rows_in(messages: list[Message], topic: str) -> int:
-    """How far the loop's own counter goes in one turn."""
+    """By how much the loop's own counter grows in one repetition."""
     first, last = ([m for m in messages if m.topic == topic][place].data for place in (0, -1))
     return int(_table(bytearray(last))[-1, 0] - _table(bytearray(first))[0, 0]) + 1
 
 
 def _table(data: bytearray) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """The rows of a block of control/ticks, where they lie: at the message's end."""
+    """A writable view of the rows in a control/ticks message: they are at its end."""
     text = bytes(data)
     start = text.index(b"tick,now_ns,")
     columns = text[start : text.index(b"\0", start)].count(b",") + 1
@@ -115,7 +115,7 @@ def _table(data: bytearray) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
 def _is_length(data: bytearray, values: int) -> bool:
-    """Whether the sequence at the end says that it has so many values; padding may come between."""
+    """Whether the sequence at the end has this many values; padding may precede them."""
     at = len(data) - 8 * values
     words = (data[at - 4 : at], data[at - 8 : at - 4])
     return any(int.from_bytes(word, "little") == values for word in words)

@@ -9,11 +9,13 @@ import typer
 
 from sim2real_deploy.cli import app
 
-bench = typer.Typer(help="Measure in one run, and judge.", no_args_is_help=True)
+bench = typer.Typer(
+    help="Measure, compare with a baseline in the same run, and judge.", no_args_is_help=True
+)
 app.add_typer(bench, name="bench")
 
 Json = Annotated[Path | None, typer.Option(help="Write figures and checks to this file.")]
-Robot = Annotated[str, typer.Option(help="A robot in config/robots.")]
+Robot = Annotated[str, typer.Option(help="Robot: a name in config/robots.")]
 Policy = Annotated[str, typer.Option(help="A policy in policies/, or a bundle's folder.")]
 PolicyArgument = Annotated[str, typer.Argument(help="A policy in policies/, or a bundle's folder.")]
 
@@ -21,10 +23,10 @@ PolicyArgument = Annotated[str, typer.Argument(help="A policy in policies/, or a
 @bench.command()
 def control(
     json: Json = None,
-    seconds: Annotated[float, typer.Option(min=6.0, help="How long each of them runs.")] = 15.0,
+    seconds: Annotated[float, typer.Option(min=6.0, help="Seconds for each contestant.")] = 15.0,
     policy: Policy = "go2_walk",
     robot: Robot = "go2",
-    adaptation: Annotated[str, typer.Option(help="What corrects in ours, as in `up`.")] = "none",
+    adaptation: Annotated[str, typer.Option(help="Adaptation in our loop, as in `up`.")] = "none",
 ) -> None:
     """LowState to LowCmd at 500 Hz: ours, C, the vendor SDK's usual loop, and a bare echo."""
     from sim2real_deploy.bench import control as benchmark
@@ -37,7 +39,7 @@ def control(
 @bench.command()
 def wire(
     json: Json = None,
-    seconds: Annotated[float, typer.Option(min=1.0, help="How long each path runs.")] = 6.0,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Seconds for each path.")] = 6.0,
     robot: Robot = "go2",
 ) -> None:
     """Codec, one-way latency between two processes, and CPU: the vendor's SDK against ours."""
@@ -50,8 +52,8 @@ def wire(
 @bench.command()
 def twin(
     json: Json = None,
-    seconds: Annotated[float, typer.Option(min=2.0, help="How long it runs on the wire.")] = 60.0,
-    preset: Annotated[str, typer.Option(help="Which twin: its name in config/twins.")] = "default",
+    seconds: Annotated[float, typer.Option(min=2.0, help="Seconds on the wire.")] = 60.0,
+    preset: Annotated[str, typer.Option(help="Twin preset: a name in config/twins.")] = "default",
     robot: Robot = "go2",
 ) -> None:
     """The twin's speed against bare mj_step; its rate and real-time factor on the wire."""
@@ -65,11 +67,14 @@ def twin(
 def identify(
     json: Json = None,
     robots: Annotated[int, typer.Option(min=0, help="Hidden robots on the hoist.")] = 20,
-    unknown: Annotated[int, typer.Option(min=0, help="Those with a term we do not know.")] = 10,
+    unknown: Annotated[
+        int, typer.Option(min=0, help="Hidden robots with a term that the model lacks.")
+    ] = 10,
     walkers: Annotated[int, typer.Option(min=0, help="Hidden robots that walk.")] = 20,
-    minutes: Annotated[float, typer.Option(min=0.5, help="Of excitation.")] = 2.0,
+    minutes: Annotated[float, typer.Option(min=0.5, help="Minutes of excitation.")] = 2.0,
     done: Annotated[
-        Path | None, typer.Option(help="Keep each robot's result here; a later run goes on.")
+        Path | None,
+        typer.Option(help="Store each robot's result in this file; a later run continues."),
     ] = None,
     robot: Robot = "go2",
 ) -> None:
@@ -85,7 +90,7 @@ def identify(
 def policy(
     policy: PolicyArgument = "go2_walk",
     robot: Robot = "go2",
-    seconds: Annotated[int, typer.Option(min=2, help="How long to measure each way.")] = 10,
+    seconds: Annotated[int, typer.Option(min=2, help="Seconds for each measurement.")] = 10,
     json: Json = None,
 ) -> None:
     """Inference time as in the control loop, and after a rest, when caches are cold."""
@@ -98,7 +103,7 @@ def policy(
 @bench.command()
 def estop(
     json: Json = None,
-    calls: Annotated[int, typer.Option(min=1, help="How often it is called.")] = 200,
+    calls: Annotated[int, typer.Option(min=1, help="Number of calls.")] = 200,
     policy: Policy = "go2_walk",
     robot: Robot = "go2",
 ) -> None:
@@ -112,7 +117,7 @@ def estop(
 @bench.command()
 def train(
     config: Annotated[str, typer.Argument(help="A name in config/training.")] = "go2_walk",
-    seconds: Annotated[float, typer.Option(help="How long to measure.")] = 20.0,
+    seconds: Annotated[float, typer.Option(help="Seconds to measure.")] = 20.0,
     json: Json = None,
 ) -> None:
     """Control steps a second: physics alone, with collection, with learning; one worker."""
@@ -128,8 +133,10 @@ def walking(
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each trial.")] = 20,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     json: Json = None,
-    table: Annotated[Path | None, typer.Option(help="Write a Markdown table here.")] = None,
-    pictures: Annotated[Path | None, typer.Option(help="Draw the gait into this folder.")] = None,
+    table: Annotated[Path | None, typer.Option(help="Write a Markdown table to this file.")] = None,
+    pictures: Annotated[
+        Path | None, typer.Option(help="Write pictures of the gait to this folder.")
+    ] = None,
 ) -> None:
     """Every command, pushes and worse conditions in the imperfect twin, over many seeds."""
     from sim2real_deploy.bench import walking as benchmark
@@ -162,7 +169,7 @@ def adaptation_idle(
     json: Json = None,
     stage: Annotated[str, typer.Option(help="Scenarios that this stage requires.")] = "indoor",
     trials: Annotated[int, typer.Option(min=0, help="Runs of each, with and without.")] = 20,
-    minutes: Annotated[float, typer.Option(min=0, help="Of the long walk.")] = 10.0,
+    minutes: Annotated[float, typer.Option(min=0, help="Minutes of the long walk.")] = 10.0,
     policy: Policy = "go2_walk",
     robot: Robot = "go2",
 ) -> None:
@@ -193,9 +200,9 @@ def estimates(
 @bench.command("getup")
 def get_up(
     json: Json = None,
-    poses: Annotated[int, typer.Option(min=1, help="Random ones, each from its seed.")] = 100,
+    poses: Annotated[int, typer.Option(min=1, help="Number of random poses.")] = 100,
     first: Annotated[int, typer.Option(min=0, help="Seed of the first pose.")] = 0,
-    stage: Annotated[str, typer.Option(help="Whose limits hold.")] = "indoor",
+    stage: Annotated[str, typer.Option(help="Stage whose limits apply.")] = "indoor",
     robot: Robot = "go2",
 ) -> None:
     """From any pose to standing: how many, how fast, with how much torque."""
@@ -216,11 +223,15 @@ def loop(
     ] = 20,
     drake: Annotated[bool, typer.Option(help="Also a robot in Drake.")] = True,
     robots: Annotated[int, typer.Option(min=0, help="Hidden robots for the whole loop.")] = 5,
-    seeds: Annotated[int, typer.Option(min=1, help="Loops with each of them.")] = 2,
-    steps: Annotated[int, typer.Option(min=1, help="Of fine-tuning in a loop.")] = 1_500_000,
-    wrong: Annotated[bool, typer.Option(help="Also a loop that was told a wrong robot.")] = True,
+    seeds: Annotated[int, typer.Option(min=1, help="Loops with each hidden robot.")] = 2,
+    steps: Annotated[
+        int, typer.Option(min=1, help="Steps of fine-tuning in each loop.")
+    ] = 1_500_000,
+    wrong: Annotated[
+        bool, typer.Option(help="Also fine-tune for a deliberately wrong robot.")
+    ] = True,
     folder: Annotated[
-        Path, typer.Option(help="Results are kept there: the same command goes on.")
+        Path, typer.Option(help="Folder for results; the same command continues from there.")
     ] = Path("runs/bench_loop"),
     json: Json = None,
 ) -> None:
@@ -235,8 +246,8 @@ def loop(
 @bench.command()
 def soak(
     json: Json = None,
-    hours: Annotated[float, typer.Option(min=0.05, help="Of simulated walking.")] = 3.0,
-    picture: Annotated[Path | None, typer.Option(help="Draw the curves into this file.")] = None,
+    hours: Annotated[float, typer.Option(min=0.05, help="Hours of simulated walking.")] = 3.0,
+    picture: Annotated[Path | None, typer.Option(help="Write the curves to this file.")] = None,
     policy: Policy = "go2_walk",
     robot: Robot = "go2",
 ) -> None:
@@ -250,8 +261,12 @@ def soak(
 
 @bench.command()
 def scale(
-    bag: Annotated[Path, typer.Argument(help="A bag of this stack's recorder, with a walk in it.")],
-    minutes: Annotated[list[float] | None, typer.Option(help="Lengths; again for more.")] = None,
+    bag: Annotated[
+        Path, typer.Argument(help="Bag from this package's recorder that contains a walk.")
+    ],
+    minutes: Annotated[
+        list[float] | None, typer.Option(help="Length of a bag; repeat for more.")
+    ] = None,
     json: Json = None,
 ) -> None:
     """Report, replay, identify and export of longer and longer bags: time and memory."""
@@ -267,12 +282,15 @@ def learn(
     json: Json = None,
     robots: Annotated[int, typer.Option(min=1, help="Hidden robots on the hoist.")] = 3,
     only: Annotated[
-        str, typer.Option(help="Some of hidden,nothing,drake,chirp,walk,cost; else all.")
+        str,
+        typer.Option(
+            help="Comma-separated parts: hidden,nothing,drake,chirp,walk,cost; default: all."
+        ),
     ] = "",
     real: Annotated[
-        Path | None, typer.Option(help="Folder with go2_chirp and go2_walk in it.")
+        Path | None, typer.Option(help="Folder that contains go2_chirp and go2_walk.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the hidden robots.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the hidden robots.")] = 1,
 ) -> None:
     """What learnt networks add to identification, on data they have not seen; what they cost."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is there

@@ -12,14 +12,16 @@ COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 @app.command("doctor")
 def doctor(
-    robot: str = typer.Option("go2", help="A name in config/robots."),
+    robot: str = typer.Option("go2", help="Robot: a name in config/robots."),
     interface: str = typer.Option("lo", help="Network interface that the robot is on."),
     domain: int = typer.Option(0, min=0, max=232, help="DDS domain of the robot's own bus."),
-    policy: str = typer.Option("go2_walk", help="Policy bundle that is to walk."),
+    policy: str = typer.Option("go2_walk", help="Policy bundle that will walk."),
     stage: str = typer.Option("tether", help="Deployment stage, as for the launch."),
-    runs: Path = typer.Option(Path("runs"), help="Where bags are written to."),
-    json_file: Path = typer.Option(None, "--json", help="Write the findings here."),
-    measure: bool = typer.Option(False, "--measure", help="Time the boards of a hung robot."),
+    runs: Path = typer.Option(Path("runs"), help="Folder for bags."),
+    json_file: Path = typer.Option(None, "--json", help="Write the findings to this file."),
+    measure: bool = typer.Option(
+        False, "--measure", help="Measure the motor boards of a hung robot."
+    ),
 ) -> None:
     """Check computer, robot (or twin) and policy before a launch; exit code 1 on a failure."""
     from rich.console import Console

@@ -22,23 +22,31 @@ if TYPE_CHECKING:
 def eval_(
     policy: Annotated[str, typer.Argument(help="A name in policies/, or a bundle's folder.")],
     scenarios: Annotated[str, typer.Option(help="Comma-separated names; default: all.")] = "",
-    set_: Annotated[str, typer.Option("--set", help="A named set of them, e.g. field7.")] = "",
+    set_: Annotated[str, typer.Option("--set", help="Named set of scenarios, e.g. field7.")] = "",
     folder: Annotated[Path | None, typer.Option(help="Folder of your own scenarios.")] = None,
-    stage: Annotated[str, typer.Option(help="Only what this stage requires, e.g. indoor.")] = "",
+    stage: Annotated[
+        str, typer.Option(help="Only the scenarios that this stage requires, e.g. indoor.")
+    ] = "",
     trials: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 20,
-    threshold: Annotated[float, typer.Option(min=0, max=1, help="Share that must succeed.")] = 0.85,
-    engine: Annotated[str, typer.Option(help="Physics: mujoco or drake.")] = "mujoco",
+    threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of runs that must succeed.")
+    ] = 0.85,
+    engine: Annotated[str, typer.Option(help="Physics engine: mujoco or drake.")] = "mujoco",
     compare: Annotated[
-        bool, typer.Option("--compare", help="Run both engines, side by side.")
+        bool, typer.Option("--compare", help="Run in both engines and compare.")
     ] = False,
-    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: all cores.")] = 0,
-    ray: Annotated[str, typer.Option(help="On a Ray cluster: its address, or `local`.")] = "",
-    results: Annotated[Path | None, typer.Option(help="File of episodes, one per line.")] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Number of processes; 0: one per core.")] = 0,
+    ray: Annotated[str, typer.Option(help="Run on a Ray cluster: its address, or `local`.")] = "",
+    results: Annotated[
+        Path | None, typer.Option(help="File that stores the episodes, one per line.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Reuse the episodes in that file.")
     ] = False,
-    json: Annotated[Path | None, typer.Option(help="Write figures and checks here.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a report here.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write figures and checks to this file.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
     store: Annotated[bool, typer.Option("--store", help="Store the result in the bundle.")] = False,
 ) -> None:
     """Walk a policy through every scenario many times; judge it and store the result."""

@@ -1,4 +1,4 @@
-"""`sim2real excite`: the protocol on the hoist, on the twin; on the robot it is a service."""
+"""`sim2real excite`: the excitation protocol on a hung twin; on a robot it is a service."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +10,22 @@ from sim2real_deploy.cli import app
 
 @app.command("excite")
 def excite(
-    output: Annotated[Path, typer.Argument(help="Folder of the new bag; never overwritten.")],
-    robot: Annotated[str, typer.Option(help="Its name in config/robots.")] = "go2",
-    preset: Annotated[str, typer.Option(help="Which twin: its name in config/twins.")] = "default",
-    mount: Annotated[str, typer.Option(help="How its trunk is held: hung or fixed.")] = "hung",
-    minutes: Annotated[float, typer.Option(min=0.2, max=10, help="Of movement.")] = 4.0,
-    kp: Annotated[float, typer.Option(min=1, max=200, help="Gains of the policy to come,")] = 25.0,
-    kd: Annotated[float, typer.Option(min=0.1, max=10, help="stiffer ones are made of.")] = 0.5,
+    output: Annotated[
+        Path, typer.Argument(help="Folder of the new bag; an existing one is never overwritten.")
+    ],
+    robot: Annotated[str, typer.Option(help="Robot: a name in config/robots.")] = "go2",
+    preset: Annotated[str, typer.Option(help="Twin preset: a name in config/twins.")] = "default",
+    mount: Annotated[str, typer.Option(help="How the trunk is held: hung or fixed.")] = "hung",
+    minutes: Annotated[float, typer.Option(min=0.2, max=10, help="Minutes of movement.")] = 4.0,
+    kp: Annotated[
+        float,
+        typer.Option(
+            min=1, max=200, help="Stiffness of the policy to be deployed; a stiffer pass follows."
+        ),
+    ] = 25.0,
+    kd: Annotated[
+        float, typer.Option(min=0.1, max=10, help="Damping of the policy to be deployed.")
+    ] = 0.5,
     seed: Annotated[int, typer.Option(min=0)] = 0,
 ) -> None:
     """Hang the twin up, move every joint (still, triangles, chirps), record it for `identify`.

@@ -10,13 +10,15 @@ from sim2real_deploy.cli import app
 
 @app.command("faults")
 def faults(
-    json_file: Path = typer.Option(None, "--json", help="Write the figures here."),
-    repeat: int = typer.Option(20, min=1, help="Times that each fault is injected."),
+    json_file: Path = typer.Option(None, "--json", help="Write the figures to this file."),
+    repeat: int = typer.Option(20, min=1, help="How often each fault is injected."),
     quick: bool = typer.Option(False, "--quick", help="Each fault once: about ten minutes."),
-    only: str = typer.Option("", help="Only the faults whose name contains this."),
-    policy: str = typer.Option("go2_walk", help="Policy bundle that walks meanwhile."),
-    robot: str = typer.Option("go2", help="A robot in config/robots."),
-    adaptation: str = typer.Option("none", help="What corrects meanwhile, as in `up`."),
+    only: str = typer.Option("", help="Only faults whose name contains this."),
+    policy: str = typer.Option("go2_walk", help="Policy that walks while faults are injected."),
+    robot: str = typer.Option("go2", help="Robot: a name in config/robots."),
+    adaptation: str = typer.Option(
+        "none", help="Adaptation while faults are injected, as in `up`."
+    ),
 ) -> None:
     """Run the whole stack against the twin, inject every fault, time it on the wire."""
     from sim2real_deploy.bench import faults as benchmark

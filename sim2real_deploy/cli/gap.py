@@ -10,16 +10,18 @@ from sim2real_deploy.cli import app
 
 @app.command("gap")
 def gap(
-    bags: Annotated[list[Path], typer.Argument(help="One bag, or several for the trend.")],
-    twin: Annotated[str, typer.Option(help="A twin in config/twins, or a file.")] = "default",
+    bags: Annotated[list[Path], typer.Argument(help="One bag, or several to see a trend.")],
+    twin: Annotated[
+        str, typer.Option(help="Twin to compare with: a name in config/twins, or a file.")
+    ] = "default",
     policy: Annotated[
-        str, typer.Option(help="Policy that walked, where the bag does not hold it.")
+        str, typer.Option(help="Policy that walked, if the bag does not contain it.")
     ] = "",
     floor_friction: Annotated[
-        float, typer.Option(min=0.05, max=2.0, help="Of the twin's floor.")
+        float, typer.Option(min=0.05, max=2.0, help="Friction of the twin's floor.")
     ] = 0.8,
-    html: Annotated[Path | None, typer.Option(help="Write a page there.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the figures there.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
 ) -> None:
     """Compare a recorded walk with the twin's: one number, the largest causes, what to do."""
     from dataclasses import replace

@@ -11,8 +11,8 @@ from sim2real_deploy.cli import app
 @app.command("identify")
 def identify(
     bags: Annotated[list[Path], typer.Argument(help="Bags of one robot, hung or on the ground.")],
-    robot: Annotated[str, typer.Option(help="Its name in config/robots.")] = "go2",
-    start: Annotated[str, typer.Option(help="The twin to start from.")] = "default",
+    robot: Annotated[str, typer.Option(help="Robot: a name in config/robots.")] = "go2",
+    start: Annotated[str, typer.Option(help="Twin to start from.")] = "default",
     output: Annotated[
         str, typer.Option(help="Write config/twins/NAME.yaml, or a path that ends in .yaml.")
     ] = "",

@@ -1,4 +1,4 @@
-"""`sim2real learn`: what physics leaves over, from the same recordings."""
+"""`sim2real learn`: networks for what the identified physics leaves unexplained."""
 
 import os
 from pathlib import Path
@@ -8,12 +8,12 @@ import typer
 
 from sim2real_deploy.cli import app
 
-learn = typer.Typer(help="Learn what identification leaves over.", no_args_is_help=True)
+learn = typer.Typer(help="Learn what identification leaves unexplained.", no_args_is_help=True)
 app.add_typer(learn, name="learn")
 
-Bags = Annotated[list[Path], typer.Argument(help="Bags of the robot that the twin is of.")]
+Bags = Annotated[list[Path], typer.Argument(help="Bags of the robot that the twin describes.")]
 Twin = Annotated[str, typer.Option(help="The identified twin to learn on.")]
-Robot = Annotated[str, typer.Option(help="Its name in config/robots.")]
+Robot = Annotated[str, typer.Option(help="Robot: a name in config/robots.")]
 Output = Annotated[
     str, typer.Option(help="Write the twin with its network as config/twins/NAME.yaml.")
 ]

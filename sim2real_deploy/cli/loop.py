@@ -14,29 +14,34 @@ from sim2real_deploy.paths import to_install
 @app.command("loop")
 def loop(
     bags: Annotated[
-        list[Path], typer.Argument(help="Walks of one robot, and hung excitations of it if any.")
+        list[Path],
+        typer.Argument(help="Bags of one robot: walks and, if there are any, hung excitations."),
     ],
     name: Annotated[str, typer.Option(help="Name of the new policy.")] = "retrained",
-    policy: Annotated[str, typer.Option(help="That walked; else the one in the first bag.")] = "",
-    start: Annotated[str, typer.Option(help="The twin to start from.")] = "default",
+    policy: Annotated[
+        str, typer.Option(help="Policy that walked; default: the one in the first bag.")
+    ] = "",
+    start: Annotated[str, typer.Option(help="Twin to start from.")] = "default",
     config: Annotated[
-        str, typer.Option(help="How the policy was trained: config/training, or a file.")
+        str,
+        typer.Option(help="Training config of the policy: a name in config/training, or a file."),
     ] = "go2_walk",
-    steps: Annotated[int, typer.Option(min=1, help="Of fine-tuning.")] = 1_500_000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of fine-tuning.")] = 1_500_000,
     minutes: Annotated[
-        float | None, typer.Option(help="Of fine-tuning, at most; then a resumed one differs.")
+        float | None, typer.Option(help="Time limit for fine-tuning; makes a resumed run differ.")
     ] = None,
-    scenarios: Annotated[str, typer.Option("--set", help="Scenarios of the gate.")] = "walk",
+    scenarios: Annotated[str, typer.Option("--set", help="Set of gate scenarios.")] = "walk",
     trials: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 2,
-    seed: Annotated[int, typer.Option(min=0, help="Of fine-tuning.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of fine-tuning.")] = 1,
     folder: Annotated[
-        Path | None, typer.Option(help="Where steps are kept; else runs/loop/NAME.")
+        Path | None,
+        typer.Option(help="Folder for the results of each step; default: runs/loop/NAME."),
     ] = None,
     ray: Annotated[
         str, typer.Option(help="Run the gate on a Ray cluster: its address, or `local`.")
     ] = "",
     html: Annotated[Path | None, typer.Option(help="Write the before/after page here.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the figures there.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
 ) -> None:
     """Identify, compare, learn, randomise, fine-tune, judge and compare again. Interrupt it at any
     time: the same command goes on where it was, and computes nothing twice."""

@@ -10,7 +10,7 @@ from sim2real_deploy.bringup.node_process import become
 from sim2real_deploy.cli import app
 
 NAMESPACE = typer.Option("", help="ROS namespace of the stack.")
-ROBOT = typer.Option("go2", help="The robot's name in config/robots.")
+ROBOT = typer.Option("go2", help="Robot: a name in config/robots.")
 VERBS = {
     "estop": "Damp the robot at once, and latch: `sim2real reset` comes before any new motion.",
     "stop": "Sit down, then damp, and latch.",
@@ -35,7 +35,7 @@ for _name, _words in VERBS.items():
 
 @app.command("switch")
 def switch(
-    policy: str = typer.Argument("", help="Its name; the next one of the list when left out."),
+    policy: str = typer.Argument("", help="Name of the policy; default: the next in the list."),
     robot: str = ROBOT,
     namespace: str = NAMESPACE,
 ) -> None:

@@ -66,10 +66,12 @@ def _load(folder: Path) -> "Bundle":
 def import_(
     source: Path = typer.Argument(help="A policy's file or folder, as its project exported it."),
     output: Path = typer.Option(help="Folder of the new bundle."),
-    robot: str = typer.Option("", help="If the source does not say and several fit."),
+    robot: str = typer.Option("", help="Robot, if the source does not name it and several fit."),
     name: str = typer.Option("", help="The policy's name; default: the folder's."),
-    network: Path = typer.Option(None, help="The network's file, if it is elsewhere."),
-    answers: list[str] = typer.Option([], "--set", help="What the source does not say: key=value."),
+    network: Path = typer.Option(None, help="Network file, if it is elsewhere."),
+    answers: list[str] = typer.Option(
+        [], "--set", help="Answer to what the source leaves open: key=value."
+    ),
     walk: bool = typer.Option(
         True, help="Where an order is left open, find the one that walks, in the twin."
     ),
@@ -155,7 +157,7 @@ def _with_the_order_that_walks(
             imported.open_orders, candidate, lambda what: status.update(f"in the twin: {what}")
         )
     if found is None:
-        typer.echo("  in none of the known orders does it walk in the twin: see `policy check`")
+        typer.echo("  it walks in the twin with none of the known orders: see `policy check`")
     if not found:
         return imported
     shutil.rmtree(output)
@@ -168,8 +170,8 @@ def _with_the_order_that_walks(
 @policy.command()
 def new(
     network: Path = typer.Argument(help="An ONNX or TorchScript file without a description."),
-    output: Path = typer.Option(help="The folder to be made: the network, and what to fill in."),
-    robot: str = typer.Option("go2", help="The robot it was trained for."),
+    output: Path = typer.Option(help="New folder for the network and a policy.yaml to fill in."),
+    robot: str = typer.Option("go2", help="Robot that it was trained for."),
     like: str = typer.Option(
         "",
         help="The project with whose stock task it was trained, to fill the rest in: legged_gym, "
@@ -234,7 +236,7 @@ def pull(
         help="hf://OWNER/REPOSITORY[/FOLDER][@REVISION], wandb://ENTITY/PROJECT/RUN, or "
         "wandb://ENTITY/PROJECT/ARTIFACT:VERSION."
     ),
-    output: Path = typer.Option(help="The folder to be made, for the files as they are there."),
+    output: Path = typer.Option(help="New folder for the fetched files."),
 ) -> None:
     """Fetch a policy's files from Hugging Face or Weights & Biases; `policy import` reads them."""
     from sim2real_deploy.policy.pull import pull as fetch
@@ -302,7 +304,7 @@ def _walk(bundle: "Bundle") -> tuple[list["Check"], list[str]]:
             orders = ", or with ".join(found)
             lines.append(f"It does every move with {orders}: was it exported like that?")
         else:
-            lines.append("In no other known order of joints or observations does it do every move.")
+            lines.append("No other known order of joints or observations does every move.")
         return rows, lines
 
 

@@ -23,10 +23,12 @@ def randomise(
         str, typer.Option(help="Training config to start from: config/training, or a file.")
     ] = "go2_walk",
     gap: Annotated[
-        list[Path] | None, typer.Option(help="JSON of `sim2real gap`: floors on which it slipped.")
+        list[Path] | None,
+        typer.Option(help="JSON of `sim2real gap`, for the floors on which the robot slipped."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Write the new config here; else the ranges are shown only.")
+        Path | None,
+        typer.Option(help="Write the new config to this file; default: only show the ranges."),
     ] = None,
 ) -> None:
     """Centre training on a robot: ranges as wide as its figures are uncertain, with reasons."""

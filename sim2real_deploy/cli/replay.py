@@ -28,8 +28,8 @@ def replay(
     window: float = typer.Option(
         1.0, min=0.02, help="With --twin: seconds between restarts from the recorded state."
     ),
-    preset: str = typer.Option("default", help="With --twin: its name in config/twins."),
-    json: Path | None = typer.Option(None, help="Write the figures there."),
+    preset: str = typer.Option("default", help="With --twin: twin preset, a name in config/twins."),
+    json: Path | None = typer.Option(None, help="Write the figures to this file."),
 ) -> None:
     """Play a run into ROS (space pauses); with --policy or --twin, compare it with a replay."""
     if policy and twin:

@@ -11,7 +11,7 @@ from sim2real_deploy.cli import app
 def report(
     bag: Path = typer.Argument(..., help="The bag: a directory or an .mcap file."),
     output: Path | None = typer.Option(
-        None, help="Where to write; default: report.html beside the bag."
+        None, help="File to write; default: report.html beside the bag."
     ),
 ) -> None:
     """Write a run's report: modes, velocity, gait, joints, torque, heat, battery, latency."""

@@ -11,7 +11,7 @@ from sim2real_deploy.errors import Refusal
 runs = typer.Typer(help="Many recorded runs at once.", no_args_is_help=True)
 app.add_typer(runs, name="runs")
 
-Runs = Annotated[list[Path], typer.Argument(help="Folders of runs' bags.")]
+Runs = Annotated[list[Path], typer.Argument(help="Folders of the runs.")]
 Json = Annotated[Path | None, typer.Option(help="Write the rows to this file.")]
 COLUMNS = {
     "name": "{}",
@@ -56,18 +56,18 @@ def _show(bags: list[Path], wanted: object, json: Path | None, across: bool) -> 
 
 @runs.command("list")
 def list_command(
-    folder: Annotated[Path, typer.Argument(help="The folder that runs are recorded into.")] = Path(
-        "runs"
-    ),
-    policy: Annotated[str | None, typer.Option(help="Only of this policy.")] = None,
-    stage: Annotated[str | None, typer.Option(help="Only at this stage.")] = None,
+    folder: Annotated[Path, typer.Argument(help="Folder of recorded runs.")] = Path("runs"),
+    policy: Annotated[str | None, typer.Option(help="Only runs of this policy.")] = None,
+    stage: Annotated[str | None, typer.Option(help="Only runs at this stage.")] = None,
     stopped: Annotated[
-        bool | None, typer.Option(help="Only those that safety stopped, or did not.")
+        bool | None, typer.Option(help="Only runs that safety stopped, or did not stop.")
     ] = None,
-    real: Annotated[bool | None, typer.Option(help="Only of a robot, or of a twin.")] = None,
-    pinned: Annotated[bool | None, typer.Option(help="Only pinned ones, or others.")] = None,
-    distance: Annotated[float | None, typer.Option(help="Walked at least so many m.")] = None,
-    gap: Annotated[float | None, typer.Option(help="With a gap of at most this.")] = None,
+    real: Annotated[bool | None, typer.Option(help="Only runs of a robot, or of a twin.")] = None,
+    pinned: Annotated[bool | None, typer.Option(help="Only pinned runs, or only others.")] = None,
+    distance: Annotated[
+        float | None, typer.Option(help="Only runs of at least this distance, in metres.")
+    ] = None,
+    gap: Annotated[float | None, typer.Option(help="Only runs with at most this gap.")] = None,
     json: Json = None,
 ) -> None:
     """One line for each run. The gap is known if gap.json is in the run's folder."""
@@ -85,7 +85,10 @@ def compare(bags: Runs, json: Json = None) -> None:
 
 @runs.command("pin")
 def pin(
-    bags: Runs, reason: Annotated[str, typer.Option(help="Why it is kept.")] = "pinned by hand"
+    bags: Runs,
+    reason: Annotated[
+        str, typer.Option(help="Reason, shown in the list of runs.")
+    ] = "pinned by hand",
 ) -> None:
     """Protect runs from the recorder's quota."""
     from sim2real_deploy.bags import runs as store
@@ -98,7 +101,7 @@ def pin(
 @runs.command("export")
 def export(
     bags: Runs,
-    output: Annotated[Path, typer.Option(help="A new folder to write.")],
+    output: Annotated[Path, typer.Option(help="New folder for the export.")],
     form: Annotated[str, typer.Option("--format", help="parquet or lerobot.")] = "parquet",
 ) -> None:
     """A set of runs as tables (runs.parquet, and a folder each), or as a LeRobot dataset."""
@@ -108,7 +111,7 @@ def export(
     if form not in exporters:
         raise Refusal(f"--format {form}: it is one of {', '.join(exporters)}")
     if output.exists() and any(output.iterdir()):
-        raise Refusal(f"{output}: is there and not empty; name a new folder")
+        raise Refusal(f"{output}: already exists and is not empty; name a new folder")
     written = exporters[form](_bags(bags), output)
     typer.echo(f"{len(written)} files in {output}")
 
@@ -116,5 +119,5 @@ def export(
 def _bags(bags: list[Path]) -> list[Path]:
     for bag in bags:
         if not bag.is_dir() or not any(bag.glob("*.mcap")):
-            raise Refusal(f"{bag}: is no run's folder: it holds no .mcap file")
+            raise Refusal(f"{bag}: not a run's folder: it contains no .mcap file")
     return bags

@@ -7,7 +7,7 @@ from sim2real_deploy.cli import app
 
 @app.command("security")
 def security(
-    robot: str = typer.Option("go2", help="The robot's name in config/robots."),
+    robot: str = typer.Option("go2", help="Robot: a name in config/robots."),
     namespace: str = typer.Option("", help="ROS namespace of the stack."),
 ) -> None:
     """Print the stack's SROS2 policy: who may publish, hear and call what."""

@@ -12,7 +12,7 @@ from sim2real_deploy.cli.operate import NAMESPACE, ROBOT
 def teleop(
     robot: str = ROBOT,
     namespace: str = NAMESPACE,
-    stage: str = typer.Option("field", help="The fastest that keys may ask for."),
+    stage: str = typer.Option("field", help="Largest velocity that the keys command."),
 ) -> None:
     """Drive with the keyboard: w/s/a/d/q/e, 1 stand, 2 walk, 3 sit, 0 damp, x emergency stop."""
     become(Process("teleop", {"robot": robot, "stage": stage}), namespace)

@@ -20,24 +20,26 @@ def train_command(
         str, typer.Argument(help="A name in config/training, or the path of such a file.")
     ],
     minutes: Annotated[
-        float | None, typer.Option(help="Stop after this long; else after the config's steps.")
+        float | None,
+        typer.Option(help="Stop after this many minutes; default: after the config's steps."),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Two runs with the same seed learn the same.")
+        int, typer.Option(min=0, help="Random seed; two runs with the same seed learn the same.")
     ] = 1,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on, even with another config.")
+        bool, typer.Option("--resume", help="Continue the run even if its config has changed.")
     ] = False,
     twin: Annotated[
-        str | None, typer.Option(help="Of the robot to train for: config/twins, or a file.")
+        str | None,
+        typer.Option(help="Twin of the robot to train for: a name in config/twins, or a file."),
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Where the run is kept; else runs/NAME/seed_SEED.")
+        Path | None, typer.Option(help="Folder of the run; default: runs/NAME/seed_SEED.")
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show a robot in the browser while it learns.")
     ] = False,
-    port: Annotated[int, typer.Option(help="Of the page of --watch.")] = 8080,
+    port: Annotated[int, typer.Option(help="Port of the --watch page.")] = 8080,
     ray: Annotated[
         str, typer.Option(help="Spread workers over a Ray cluster: its address, or `local`.")
     ] = "",
@@ -109,7 +111,9 @@ def _open_page(robot: str, rate_hz: float, port: int) -> "TrainingPage":
 
 @app.command("seeds")
 def seeds_command(
-    folders: Annotated[list[Path], typer.Argument(help="Runs of one config with different seeds.")],
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders of runs of one config with different seeds.")
+    ],
 ) -> None:
     """Compare training runs: the gate's best judgement of each, and how it went."""
     from rich.console import Console

@@ -9,14 +9,14 @@ from sim2real_deploy.cli import app
 
 @app.command("twin")
 def twin(
-    interface: str = typer.Option("lo", help="Network interface it speaks DDS on."),
+    interface: str = typer.Option("lo", help="Network interface for DDS."),
     domain: int = typer.Option(0, min=0, max=232, help="DDS domain (0 on the robot)."),
-    robot: str = typer.Option("go2", help="Robot by its name in config/robots."),
+    robot: str = typer.Option("go2", help="Robot: a name in config/robots."),
     floor: str = typer.Option("flat", help="flat, rough, slope, stairs, gaps, slippery ..."),
-    preset: str = typer.Option("default", help="Which one: its name in config/twins, or ideal."),
-    mount: str = typer.Option("free", help="How its trunk is held: free, fixed or hung."),
-    seed: int = typer.Option(0, min=0, help="Of the rough floor and of all noise."),
-    duration: float = typer.Option(0.0, min=0, help="Seconds until it ends; 0 is until Ctrl-C."),
+    preset: str = typer.Option("default", help="Twin preset: a name in config/twins, or ideal."),
+    mount: str = typer.Option("free", help="How the trunk is held: free, fixed or hung."),
+    seed: int = typer.Option(0, min=0, help="Seed of the rough floor and of all noise."),
+    duration: float = typer.Option(0.0, min=0, help="Seconds to run; 0: until Ctrl-C."),
     view: bool = typer.Option(False, "--view", help="Open MuJoCo's viewer (needs a display)."),
     video: Path = typer.Option(None, help="Write a video of the run, drawn when it ends."),
     fault: list[str] = typer.Option(

@@ -17,7 +17,7 @@ FREE = "free"
 def up(
     bringup: str = typer.Argument(..., help=f"Which: {', '.join(BRINGUPS)}."),
     arguments: list[str] = typer.Argument(None, help="name:=value, as for `ros2 launch`."),
-    show_args: bool = typer.Option(False, "--show-args", "-s", help="List them and leave."),
+    show_args: bool = typer.Option(False, "--show-args", "-s", help="List the arguments and exit."),
 ) -> None:
     """Start the stack in order, with one output; Ctrl-C sits the robot down, damps it and ends."""
     if bringup not in BRINGUPS:

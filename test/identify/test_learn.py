@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim2real_deploy.bench.learn_cost import made_up_actuator, write_made_up
+from sim2real_deploy.bench.learn_cost import random_actuator, write_random_twin
 from sim2real_deploy.bench.twin import trot
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.identify.figures import figures_of
@@ -111,13 +111,13 @@ def test_delta_actions_need_an_imu_and_the_ground() -> None:
 
 
 def test_a_twin_that_was_never_identified_is_refused(tmp_path: Path) -> None:
-    for name in ("ideal", write_made_up(ROBOT, tmp_path)):
+    for name in ("ideal", write_random_twin(ROBOT, tmp_path)):
         with pytest.raises(Refusal, match="never identified"):
             store.identified_twin(name, "go2")
 
 
 def test_the_compiled_network_says_what_the_fitted_one_says_and_fades(tmp_path: Path) -> None:
-    weights = made_up_actuator(ROBOT)
+    weights = random_actuator(ROBOT)
     net = ActuatorNet(weights, 0.002)
     rng = np.random.default_rng(0)
     told, gains = rng.normal(0, 0.1, (1, 12, 3)), np.full((1, 2, 12), 10.0)
@@ -129,7 +129,7 @@ def test_the_compiled_network_says_what_the_fitted_one_says_and_fades(tmp_path: 
         inputs = np.tile((asked[joint], dq[0, joint]), 3)[None]  # as if it had always been so
         expected = weights.batch(int(weights.kind[joint]), inputs)[0]
         assert net.given[0, :, joint] == pytest.approx(expected, abs=1e-5)
-    far = made_up_actuator(ROBOT)
+    far = random_actuator(ROBOT)
     far.reach[:] = 1e-3
     outside = ActuatorNet(far, 0.002)
     outside.update(told, gains, none, q, dq, bounds)
@@ -137,7 +137,7 @@ def test_the_compiled_network_says_what_the_fitted_one_says_and_fades(tmp_path: 
 
 
 def test_a_twin_with_networks_opens_by_its_name_and_repeats_bit_for_bit(tmp_path: Path) -> None:
-    name = write_made_up(ROBOT, tmp_path)
+    name = write_random_twin(ROBOT, tmp_path)
     samples = trot(ROBOT)
     ends = []
     for preset in (name, name, "default"):
@@ -150,7 +150,7 @@ def test_a_twin_with_networks_opens_by_its_name_and_repeats_bit_for_bit(tmp_path
 
 
 def test_nothing_is_overwritten_and_another_file_is_refused(tmp_path: Path) -> None:
-    name = write_made_up(ROBOT, tmp_path)
+    name = write_random_twin(ROBOT, tmp_path)
     with pytest.raises(Refusal, match="already exists"):
         store.check_free(name)
     named = load_twin_file(name, "go2").twin.learned.actuator
@@ -163,7 +163,7 @@ def test_nothing_is_overwritten_and_another_file_is_refused(tmp_path: Path) -> N
 def test_the_same_network_makes_the_same_file(tmp_path: Path) -> None:
     digests = []
     for part in ("a", "b"):
-        name = write_made_up(ROBOT, tmp_path / part)
+        name = write_random_twin(ROBOT, tmp_path / part)
         learned = load_twin_file(name, "go2").twin.learned
         assert learned.actuator is not None
         digests.append(learned.actuator.digest)
