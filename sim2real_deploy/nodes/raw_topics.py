@@ -6,7 +6,7 @@ cost a few per cent of a core instead of a whole one.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from rclpy.callback_groups import CallbackGroup
@@ -44,23 +44,41 @@ class RawTopics:
         # sent a message (before Kilted).
         self.lost: Counter[str] | None = None
         self.unknown: set[str] = set()  # types that are not installed here
+        # Topics that are sent in another type, too: those messages are not received. A bag's topic
+        # has one type.
+        self.mixed: dict[str, str] = {}
         self._node = node
         self._group = Unexecuted()
         self._subscriptions: dict[str, Subscription[Any]] = {}
+        self._types: dict[str, str] = {}
         self._last_sequence: dict[tuple[str, bytes], int] = {}
 
     def discover(self, on_new: Callable[[Topic], None]) -> None:
         """Subscribe to topics that have appeared in the namespace since the last call."""
         for name, types in self._node.get_topic_names_and_types():
-            if name not in self._subscriptions and self._concerns_us(name):
-                kind = definitions.message_class(types[0])
-                if kind is None:
-                    self.unknown.add(types[0])
-                    continue
-                topic = self._describe(name, kind)
-                if topic is not None:
-                    on_new(topic)
-                    self._subscribe(topic, kind)
+            if not self._concerns_us(name) or (name in self._subscriptions and len(types) == 1):
+                continue  # our own subscription is one of the types
+            publishers = self._node.get_publishers_info_by_topic(name)
+            if name in self._subscriptions:
+                self._compare_types(name, publishers)
+            elif publishers:
+                self._begin(name, publishers, on_new)
+
+    def _begin(self, name: str, publishers: Sequence[Any], on_new: Callable[[Topic], None]) -> None:
+        """In the type that is sent: a subscriber that waits in another one counts for nothing."""
+        sent = publishers[0].topic_type
+        kind = definitions.message_class(sent)
+        if kind is None:
+            self.unknown.add(sent)
+            return
+        topic = _describe(name, kind, publishers)
+        on_new(topic)
+        self._subscribe(topic, kind)
+
+    def _compare_types(self, name: str, publishers: Sequence[Any]) -> None:
+        recorded = self._types[name]
+        for sent in {publisher.topic_type for publisher in publishers} - {recorded}:
+            self.mixed[name] = f"{name} is recorded as {recorded}, and was sent as {sent}, too"
 
     def take(self) -> Iterable[Message]:
         """All samples received since the last call."""
@@ -89,27 +107,13 @@ class RawTopics:
             return False  # recorded already, in standard messages
         return name.startswith(f"{namespace}/") or name in GLOBAL_TOPICS
 
-    def _describe(self, name: str, kind: type[Any]) -> Topic | None:
-        """The topic as its publishers offer it; None while it has none."""
-        publishers = self._node.get_publishers_info_by_topic(name)
-        if not publishers:
-            return None
-        offers = [publisher.qos_profile for publisher in publishers]
-        reliable = all(o.reliability == ReliabilityPolicy.RELIABLE for o in offers)
-        latched = all(o.durability == DurabilityPolicy.TRANSIENT_LOCAL for o in offers)
-        qos = Qos(
-            "reliable" if reliable else "best_effort",
-            "transient_local" if latched else "volatile",
-        )
-        type_hash = getattr(publishers[0], "topic_type_hash", "")  # none in Humble
-        return Topic(name, *definitions.of_class(kind), qos, str(type_hash))
-
     def _subscribe(self, topic: Topic, kind: type[Any]) -> None:
         profile = QoSProfile(
             depth=DEPTH,
             reliability=ReliabilityPolicy[topic.qos.reliability.upper()],
             durability=DurabilityPolicy[topic.qos.durability.upper()],
         )
+        self._types[topic.name] = topic.type
         self._subscriptions[topic.name] = self._node.create_subscription(
             kind,
             topic.name,
@@ -118,3 +122,16 @@ class RawTopics:
             callback_group=self._group,
             raw=True,
         )
+
+
+def _describe(name: str, kind: type[Any], publishers: Sequence[Any]) -> Topic:
+    """The topic as its publishers offer it."""
+    offers = [publisher.qos_profile for publisher in publishers]
+    reliable = all(o.reliability == ReliabilityPolicy.RELIABLE for o in offers)
+    latched = all(o.durability == DurabilityPolicy.TRANSIENT_LOCAL for o in offers)
+    qos = Qos(
+        "reliable" if reliable else "best_effort",
+        "transient_local" if latched else "volatile",
+    )
+    type_hash = getattr(publishers[0], "topic_type_hash", "")  # none in Humble
+    return Topic(name, *definitions.of_class(kind), qos, str(type_hash))

@@ -241,6 +241,9 @@ class Recorder(Node):
         elif dropped:
             status.level = DiagnosticStatus.WARN
             status.message = f"{dropped} messages did not fit the queue"
+        elif self._topics.mixed:
+            status.level = DiagnosticStatus.WARN
+            status.message = "; ".join(self._topics.mixed.values())
         else:
             status.level, status.message = DiagnosticStatus.OK, "recording"
         lost = self._topics.lost

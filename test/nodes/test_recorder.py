@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -14,6 +15,8 @@ import pytest
 import rclpy
 import yaml
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from geometry_msgs.msg import Twist, TwistStamped
+from rclpy.context import Context
 
 from sim2real_deploy.bags import Bag, Message, runs
 from sim2real_deploy.bags.recording import COUNTS
@@ -169,6 +172,42 @@ def test_a_recorder_that_loses_a_source_says_so_and_pins_the_run(
         node.destroy_node()
         rclpy.shutdown()
     assert "no more of the ROS topics" in (run / runs.PIN).read_text()
+
+
+def test_a_topic_is_recorded_in_the_type_that_is_sent(domains: int) -> None:
+    """nav2 sends TwistStamped while control still waits for Twist; then somebody sends Twist."""
+    contexts = [Context() for _ in range(4)]  # as in processes of their own
+    for context in contexts:
+        rclpy.init(context=context)
+    recorder, driver, planner, joystick = (
+        rclpy.create_node(f"node{k}", context=context) for k, context in enumerate(contexts)
+    )
+    driver.create_subscription(Twist, "cmd_vel", lambda _: None, 10)
+    stamped = planner.create_publisher(TwistStamped, "cmd_vel", 10)
+    topics, found = RawTopics(recorder), []
+
+    def look_until(seen: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 20
+        while not seen():
+            assert time.monotonic() < deadline
+            topics.discover(found.append)
+            time.sleep(0.05)
+
+    try:
+        look_until(lambda: recorder.count_subscribers("/cmd_vel"))
+        look_until(lambda: "/cmd_vel" in (topic.name for topic in found))
+        sent = {topic.name: topic.type for topic in found}
+        assert sent["/cmd_vel"] == "geometry_msgs/msg/TwistStamped"
+        look_until(stamped.get_subscription_count)
+        stamped.publish(TwistStamped())
+        look_until(lambda: "/cmd_vel" in (message.topic for message in topics.take()))
+        assert topics.mixed == {}
+        joystick.create_publisher(Twist, "cmd_vel", 10)
+        look_until(lambda: topics.mixed)
+        assert topics.mixed["/cmd_vel"].endswith("and was sent as geometry_msgs/msg/Twist, too")
+    finally:
+        for context in contexts:
+            rclpy.shutdown(context=context)
 
 
 def test_a_count_that_does_not_grow_is_told_from_one_that_does() -> None:
