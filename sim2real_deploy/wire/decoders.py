@@ -4,6 +4,7 @@ Control uses StateDecoder, a twin CommandDecoder.
 """
 
 import enum
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -59,25 +60,25 @@ class _Decoder:
 class LiveState:
     """The RobotState of one sample: motion copied out at once, the rest decoded on request."""
 
-    __slots__ = ("_decoder", "_numbers", "_whole", "raw", "received_ns", "tick")
+    __slots__ = ("_decoder", "_whole", "numbers", "raw", "received_ns", "tick")
 
     def __init__(self, sample: bytes, ns: int, numbers: Floats, decoder: "StateDecoder") -> None:
         self.raw, self.received_ns = sample, ns
         self.tick = int.from_bytes(sample[decoder.tick_at], "little")
-        self._numbers, self._decoder = numbers, decoder
+        self.numbers, self._decoder = numbers, decoder
         self._whole: WholeState | None = None
 
     @property
     def quaternion(self) -> Floats:
-        return self._numbers[0:4]
+        return self.numbers[0:4]
 
     @property
     def gyroscope(self) -> Floats:
-        return self._numbers[4:7]
+        return self.numbers[4:7]
 
     @property
     def accelerometer(self) -> Floats:
-        return self._numbers[7:10]
+        return self.numbers[7:10]
 
     @property
     def q(self) -> Floats:
@@ -97,18 +98,18 @@ class LiveState:
 
     def _row(self, row: int) -> Floats:
         joints = self._decoder.joints
-        return self._numbers[10 + row * joints : 10 + (row + 1) * joints]
+        return self.numbers[10 + row * joints : 10 + (row + 1) * joints]
 
     def motion(self) -> Floats:
         joints = self._decoder.joints
-        return self._numbers[10 : 10 + 2 * joints].reshape(2, joints)
+        return self.numbers[10 : 10 + 2 * joints].reshape(2, joints)
 
     def attitude(self) -> Sequence[float]:
-        plain: list[float] = self._numbers[0:4].tolist()
+        plain: list[float] = self.numbers[0:4].tolist()
         return plain
 
     def rates(self) -> Sequence[float]:
-        plain: list[float] = self._numbers[4:7].tolist()
+        plain: list[float] = self.numbers[4:7].tolist()
         return plain
 
     def whole(self) -> WholeState:
@@ -138,6 +139,8 @@ class StateDecoder(_Decoder):
         else:
             self._winding = layout.place("motor_state.temperature", self.joints, item=1).at
             power = [layout.floats("motor_state.vol", self.joints)]
+        edges = (0, 4, 7, *range(10, 11 + 4 * self.joints, self.joints))
+        self._motion = tuple(slice(a, b) for a, b in itertools.pairwise(edges))
         self._scalars = layout.scalars(*scalars).unpack_from
         moving = [layout.floats(name) for name in IMU]
         moving += [layout.floats(f"motor_state.{name}", self.joints) for name in MOTION]
@@ -171,28 +174,31 @@ class StateDecoder(_Decoder):
             temperature = np.maximum(halves[self._temperature], halves[self._winding])
             lost = np.zeros(self.joints, np.uint32)
             feet, cells = np.empty(0, np.int16), np.empty(0, np.uint16)
+        numbers = state.numbers
+        quaternion, gyroscope, accelerometer, q, dq, ddq, torque = self._motion
+        # In the order of its fields: this many keyword arguments take a microsecond.
         return WholeState(
-            received_ns=state.received_ns,
-            tick=state.tick,
-            quaternion=state.quaternion,
-            gyroscope=state.gyroscope,
-            accelerometer=state.accelerometer,
-            q=state.q,
-            dq=state.dq,
-            ddq=state.ddq,
-            torque=state.torque,
-            temperature=temperature,
-            lost=lost,
-            foot_force=feet,
-            battery_percent=percent,
-            battery_current_ma=drain,
-            cell_millivolts=cells,
-            voltage=voltage,
-            current=current,
-            imu_temperature=heat,
-            remote=remote,
-            raw=sample,
-            motor_mode=octets[self._motor_mode],
+            state.received_ns,
+            state.tick,
+            numbers[quaternion],
+            numbers[gyroscope],
+            numbers[accelerometer],
+            numbers[q],
+            numbers[dq],
+            numbers[ddq],
+            numbers[torque],
+            temperature,
+            lost,
+            feet,
+            percent,
+            drain,
+            cells,
+            voltage,
+            current,
+            heat,
+            remote,
+            sample,
+            octets[self._motor_mode],
         )
 
 
