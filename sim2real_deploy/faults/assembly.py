@@ -16,7 +16,11 @@ from sim2real_deploy.faults.faulty_policy import write_faulty_policy
 from sim2real_deploy.faults.stack import Stack
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.robots import load_robot
-from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_this_process
+from sim2real_deploy.runtime.realtime import (
+    calm_interpreter,
+    prefer_interpreter,
+    prefer_this_process,
+)
 from sim2real_deploy.wire.domains import free_domain
 
 DISK_BYTES = 3_000_000_000  # memory, used only as the bag grows
@@ -37,6 +41,7 @@ def whole_stack(robot: str, policy: str, adaptation: str = "none") -> Iterator[t
     small_disk = _mount_small_disk(folder / "runs")
     cable = Cable() if can_be_laid() else None
     commands = _commands(folder, domain, bundle, cable, adaptation)
+    prefer_interpreter()
     stack = Stack(folder, spec, domain, domain + 100, commands, cable, adaptation)
     try:
         calm_interpreter()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim2real_deploy.robots import RobotSpec, RobotState
-from sim2real_deploy.runtime.realtime import prefer_this_thread
+from sim2real_deploy.runtime.realtime import prefer_receivers, prefer_this_thread
 from sim2real_deploy.safety.supervisor import is_damping
 from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.decoders import CommandDecoder, StateDecoder
@@ -50,6 +50,7 @@ class WireWatch:
 
     def _watch(self) -> None:
         prefer_this_thread()
+        prefer_receivers()  # or a crowd of callers would delay what is seen, not what is done
         while not self._stopping.is_set():
             self._commands.wait(0.02)
             for sample in self._commands.take():

@@ -185,6 +185,7 @@ class ControlNode(Driver):
         self._statistics.note(realtime.lock_memory())
         self._statistics.note(realtime.keep_awake())
         self._statistics.note(realtime.prefer_receivers())
+        realtime.prefer_interpreter()
         for thread in (self._loop_thread, self._mirror_thread, self._chord_thread):
             thread.start()
 

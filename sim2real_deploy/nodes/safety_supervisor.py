@@ -36,7 +36,7 @@ from sim2real_deploy.nodes.common import (
 from sim2real_deploy.preflight import admission
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.local_channel import LocalChannel, run_directory
-from sim2real_deploy.runtime.realtime import prefer_this_process
+from sim2real_deploy.runtime.realtime import prefer_interpreter, prefer_this_process
 from sim2real_deploy.runtime.world_clock import open_clock
 from sim2real_deploy.safety.chain import Report, Stop
 from sim2real_deploy.safety.events import Reaction
@@ -127,6 +127,7 @@ class SafetySupervisor(Node):
         self._slow = [threading.Thread(target=self._look_around, name="surroundings")]
         if not foreign:  # which has no motion switcher to be asked
             self._slow.append(threading.Thread(target=self._watch_mode, name="motion mode"))
+        prefer_interpreter()
         self.loop.start()
         for thread in self._slow:
             thread.start()

@@ -9,11 +9,13 @@ import gc
 import os
 import struct
 import sys
+import threading
 from pathlib import Path
 
 FIFO_PRIORITY = 60  # above ordinary work, below the kernel's own threads
 WITNESS_PRIORITY = 99  # of threads that only check whether the core runs at all
-SERVICE_PRIORITY = 30  # of the other threads of a loop's process
+INTERPRETER_PRIORITY = 40  # of Python's threads in a loop's process: one may hold the GIL
+SERVICE_PRIORITY = 30  # of that process's other threads: the middleware's
 SWITCH_INTERVAL_S = 0.0002  # longest hold of the GIL by another thread; Python: 5 ms
 WAKE_LATENCY = "/dev/cpu_dma_latency"  # Linux PM QoS: the longest a core may take to wake up
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
@@ -47,9 +49,20 @@ def keep_awake() -> str:
 
 
 def prefer_this_process() -> None:
-    """Call before any thread starts: all inherit it. Otherwise a thread that is preempted while it
-    holds the GIL would block the loop, whatever the loop's own priority."""
+    """Call before any thread starts: all inherit it, the middleware's included."""
     _prefer(0, SERVICE_PRIORITY)
+
+
+def prefer_interpreter() -> None:
+    """In a preferred process, raise Python's threads above the middleware's of any process. One
+    that holds the GIL and waits for a core blocks the loop, whatever the loop's own priority, and a
+    crowd of messages would keep it waiting. Call when the middleware's threads exist and the loop's
+    does not; threads started later inherit it."""
+    if os.sched_getscheduler(0) != os.SCHED_FIFO:
+        return
+    for thread in threading.enumerate():
+        if thread.native_id is not None:
+            _prefer(thread.native_id, INTERPRETER_PRIORITY)
 
 
 def prefer_this_thread(priority: int = FIFO_PRIORITY) -> str:

@@ -2,7 +2,8 @@
 
 Nothing on the way from a fault to damping waits for a topic, a service or discovery. It looks at
 every second state of the wire, which is half the work and, since time over a threshold counts from
-the look before, no later; a stop that is asked for wakes it at once.
+the look before, no later. A stop that is not yet in force wakes it at once; anything else waits for
+the next look, so that no crowd of callers changes when the supervisor looks.
 """
 
 import secrets
@@ -35,6 +36,7 @@ from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD
 
 LOOK_S = 0.004
 REMEMBERED_S = 3.0  # seconds of state kept for the incident file
+LEVELS = {"stop": Stop.STOP, "estop": Stop.ESTOP}  # what people may call
 
 
 class SupervisorLoop:
@@ -77,9 +79,10 @@ class SupervisorLoop:
         self._heartbeat_ns = 0
         self._asked = threading.Condition()
         self._pressed: set[str] = set()
-        self._reset_asked = False
+        self._reset_asked = self._resetting = False
         self._reset_answer = ""
-        self._asks = self._answered = 0  # counts of presses and resets
+        self._urgent = False  # a stop was called that is not in force yet
+        self._asks = self._answered = 0  # counts of requests that wait for an answer
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
         self.failure: BaseException | None = None
@@ -109,10 +112,14 @@ class SupervisorLoop:
         return report is not None and not report.damping
 
     def press(self, what: str) -> None:
-        """Ask for "stop" or "estop"; returns when it is in force."""
+        """Call "stop" or "estop"; returns when it is in force. One that already is counts again at
+        the next look, against a reset, too, but its caller need not wait for it."""
         with self._asked:
             self._pressed.add(what)
-            self._await_answer()
+            clearing = self._reset_asked or self._resetting
+            if clearing or self.verdict.stop < LEVELS[what]:
+                self._urgent = True
+                self._await_answer()
 
     def reset(self) -> str:
         """Ask for a reset; the reason it was refused, or "" when it was done."""
@@ -122,7 +129,7 @@ class SupervisorLoop:
             return self._reset_answer
 
     def _await_answer(self) -> None:
-        """Wake the loop and wait for the end of the first cycle that starts after this request."""
+        """Wait for the end of the first cycle that starts after this request."""
         self._asks = number = self._asks + 1
         self._asked.notify_all()
         self._asked.wait_for(lambda: self._answered >= number or not self.alive, timeout=1.0)
@@ -133,7 +140,7 @@ class SupervisorLoop:
             self.missing_rights = tuple(filter(None, rights))
             due = time.monotonic()
             while not self._stopping.is_set():
-                due = self._rest_until(due) + LOOK_S
+                due = self._rest_until(due)
                 self._cycle(self._link.wait(0.0), self.now_ns())
         except BaseException as error:
             self.failure = error
@@ -143,11 +150,12 @@ class SupervisorLoop:
                 self._asked.notify_all()
 
     def _rest_until(self, due: float) -> float:
-        """Sleep until `due` unless a request comes in; returns when this look was due."""
+        """Sleep until `due`, or until a stop is called; returns when the next look is due. An early
+        look postpones none: a hundred calls must not leave the robot unwatched afterwards."""
         with self._asked:
-            if not self._pressed and not self._reset_asked:
-                self._asked.wait(max(0.0, due - time.monotonic()))
-        return max(due, time.monotonic() - LOOK_S)
+            self._asked.wait_for(lambda: self._urgent, max(0.0, due - time.monotonic()))
+        now = time.monotonic()
+        return due if now < due else max(due + LOOK_S, now)
 
     def _cycle(self, state: RobotState | None, now_ns: int) -> None:
         if state is not None:
@@ -159,7 +167,8 @@ class SupervisorLoop:
         control_silence_s = self._watch_control(now_ns)
         with self._asked:
             pressed, self._pressed = frozenset(self._pressed), set()
-            reset_asked, self._reset_asked = self._reset_asked, False
+            reset_asked = self._resetting = self._reset_asked
+            self._reset_asked = self._urgent = False
             taken = self._asks
         inputs = Inputs(
             state=state,
@@ -186,6 +195,7 @@ class SupervisorLoop:
         decision = self.supervisor.update(inputs, now_ns)
         self._act(decision, now_ns)
         with self._asked:
+            self._resetting = False
             if reset_asked:
                 self._reset_answer = decision.reset_refused
             if taken > self._answered:

@@ -11,6 +11,7 @@ import pytest
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime import realtime
 from sim2real_deploy.wire.dds_link import DdsLink
+from support.rights import real_time_is_allowed
 from support.wire_support import free_domain
 
 
@@ -40,6 +41,36 @@ def test_a_loop_stays_with_its_receivers_and_leaves_the_others_alone() -> None:
     (first, _), (second, _) = seen
     assert len(cores) == 1 or first != second, "two robots' loops do not meet on one core"
     assert os.sched_getaffinity(0) == cores
+
+
+def _priorities() -> tuple[set[int], set[int]]:
+    """Of Python's threads and of DDS's, in a process like control's."""
+    over = threading.Event()
+    realtime.prefer_this_process()
+    link = DdsLink(load_robot("go2"), "lo", free_domain())
+    threading.Thread(target=over.wait).start()
+    realtime.prefer_interpreter()
+    threading.Thread(target=over.wait).start()  # as the loop's own services do, later
+    own = {thread.native_id for thread in threading.enumerate()}
+    every = {int(task.name) for task in Path("/proc/self/task").iterdir()}
+    found = [{os.sched_getparam(n).sched_priority for n in some} for some in (own, every - own)]
+    over.set()
+    link.close()
+    return found[0], found[1]
+
+
+@pytest.mark.skipif(not real_time_is_allowed(), reason="no right to real-time priority")
+def test_whoever_may_hold_the_interpreter_waits_behind_no_crowd_of_messages() -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as other_process:
+        python, middleware = other_process.apply(_priorities)
+    assert python == {realtime.INTERPRETER_PRIORITY}
+    assert max(middleware) == realtime.SERVICE_PRIORITY
+    assert realtime.SERVICE_PRIORITY < realtime.INTERPRETER_PRIORITY < realtime.FIFO_PRIORITY
+
+
+def test_an_ordinary_process_stays_one() -> None:
+    realtime.prefer_interpreter()
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 
 def _longest_wake_us() -> int:

@@ -1,0 +1,95 @@
+"""The supervisor's own thread keeps its time, however many people call."""
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.runtime.local_channel import LocalChannel
+from sim2real_deploy.safety.chain import HEARTBEAT_TIMEOUT_NS, Heartbeat, Stop
+from sim2real_deploy.safety.settings import load_events
+from sim2real_deploy.supervisor.loop import LOOK_S, SupervisorLoop
+from sim2real_deploy.wire.dds_link import DdsLink
+from sim2real_deploy.wire.domains import free_domain
+
+GO2 = load_robot("go2")
+CALLS = 200
+
+
+class Watched:
+    """A supervisor whose looks are counted, and what control hears of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.control = LocalChannel(folder, "control", "safety")
+        events = load_events(GO2, "indoor")
+        link = DdsLink(GO2, "lo", free_domain(), name="safety")
+        self.loop = SupervisorLoop(GO2, events, link, LocalChannel(folder, "safety", "control"))
+        self.looks_s: list[float] = []
+        update = self.loop.supervisor.update
+
+        def counted(*arguments: Any) -> Any:
+            self.looks_s.append(time.monotonic())
+            return update(*arguments)
+
+        self.loop.supervisor.update = counted  # type: ignore[method-assign]
+        self.loop.start()
+
+    def orders(self) -> list[Heartbeat]:
+        heard = map(Heartbeat.unpack, self.control.receive())
+        return [heartbeat for heartbeat in heard if heartbeat is not None]
+
+    def longest_silence_ns(self, heard: list[Heartbeat]) -> int:
+        sent_ns = [heartbeat.sent_ns for heartbeat in heard]
+        return max(b - a for a, b in itertools.pairwise(sent_ns))
+
+    def close(self) -> None:
+        self.loop.close()
+        self.control.close()
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    watched = Watched(tmp_path)
+    yield watched
+    watched.close()
+
+
+@pytest.mark.parametrize("what", ["reset", "stop", "estop"])
+def test_a_crowd_of_calls_never_leaves_the_robot_unwatched(watched: Watched, what: str) -> None:
+    """Each call once postponed the next look by a period: after a hundred there was none for a
+    third of a second, and control would have damped for want of a heartbeat."""
+    heard = watched.orders()
+    for _ in range(CALLS):
+        watched.loop.reset() if what == "reset" else watched.loop.press(what)
+        heard += watched.orders()
+    time.sleep(1.5 * CALLS * LOOK_S)
+    heard += watched.orders()
+    assert watched.longest_silence_ns(heard) < HEARTBEAT_TIMEOUT_NS
+
+
+def test_calls_for_a_stop_in_force_cost_no_look_of_their_own(watched: Watched) -> None:
+    watched.loop.press("estop")
+    assert watched.orders()[-1].stop is Stop.ESTOP, "control is told before the call returns"
+    begun_s = time.monotonic()
+    for _ in range(CALLS):
+        watched.loop.press("stop")
+        watched.loop.press("estop")
+    time.sleep(3 * LOOK_S)
+    ended_s = time.monotonic()
+    looks = sum(begun_s < look_s < ended_s for look_s in watched.looks_s)
+    assert looks <= (ended_s - begun_s) / LOOK_S + 2
+    assert watched.loop.supervisor.watches["estop_called"].active, "they count all the same"
+
+
+def test_a_stop_that_meets_a_reset_waits_until_it_is_in_force(watched: Watched) -> None:
+    loop = watched.loop
+    loop.press("estop")
+    loop._reset_asked = True  # by another caller, and not judged yet
+    looks = len(watched.looks_s)
+    loop.press("estop")
+    assert len(watched.looks_s) > looks
+    assert loop.verdict.stop is Stop.ESTOP
