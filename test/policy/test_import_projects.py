@@ -314,6 +314,15 @@ def test_isaac_lab_with_joints_one_by_one_keeps_their_order(tmp_path: Path) -> N
     assert list(bring_in(tmp_path / "run", tmp_path / "out").contract.joints) == SDK
 
 
+def test_isaac_lab_with_half_a_velocity_command_is_refused_by_name(tmp_path: Path) -> None:
+    content = env_yaml()
+    del content["commands"]["base_velocity"]["ranges"]["lin_vel_y"]
+    dump(tmp_path / "run" / "params" / "env.yaml", content)
+    put_network(tmp_path / "run" / "exported" / "policy.onnx", SIZE + 3)
+    with pytest.raises(Refusal, match=r"commands\.base_velocity\.ranges: lin_vel_y"):
+        bring_in(tmp_path / "run", tmp_path / "out")
+
+
 def test_isaac_lab_with_tags_that_would_run_code_is_read_and_not_run(tmp_path: Path) -> None:
     file = dump(tmp_path / "run" / "params" / "env.yaml", env_yaml())
     marker = tmp_path / "ran"

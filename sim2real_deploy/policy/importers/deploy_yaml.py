@@ -20,7 +20,7 @@ from sim2real_deploy.policy.importers.draft import (
     Range,
     action_clip,
     spread,
-    standing_included,
+    velocity_ranges,
 )
 from sim2real_deploy.policy.importers.places import find_network
 from sim2real_deploy.policy.importers.robots import known_robots
@@ -35,16 +35,6 @@ TERMS = {
     "gait_phase_my": "gait_phase",
 }
 STANDING_STILL = 0.1  # m/s: below it unitree_rl_mjlab's clock is zero
-
-
-class _Ranges(Foreign):
-    lin_vel_x: Range
-    lin_vel_y: Range
-    ang_vel_z: Range
-
-
-class _Velocity(Foreign):
-    ranges: _Ranges
 
 
 class _Action(Foreign):
@@ -121,7 +111,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             "observations": groups,
             "command_ranges": motions.STANDS_STILL
             if follows
-            else _ranges(deploy.commands, file, answers, assumed),
+            else velocity_ranges(deploy.commands, f"{file}: commands") or answers.ranges(assumed),
         },
         assumed=assumed,
         hold_rest=_moves_a_part(order),
@@ -163,22 +153,6 @@ def _same_on_both_sides(gains: dict[int, float], spec: RobotSpec) -> bool:
     """Whether the joints of each pair of legs have the same gains."""
     legs = [[gains[spec.joint_names.index(n)] for n in leg.joints] for leg in spec.legs.values()]
     return legs[0::2] == legs[1::2]
-
-
-def _ranges(
-    commands: dict[str, Any] | None, file: Path, answers: Answers, assumed: list[str]
-) -> Any:
-    """The ranges of the one velocity command, whatever its name."""
-    velocities = [
-        configfile.parse(value, _Velocity, f"{file}: commands.{name}")
-        for name, value in (commands or {}).items()
-        if isinstance(value, dict) and "lin_vel_x" in (value.get("ranges") or {})
-    ]
-    if len(velocities) != 1:
-        return answers.ranges(assumed)
-    ranges = velocities[0].ranges
-    axes = (("vx", ranges.lin_vel_x), ("vy", ranges.lin_vel_y), ("wz", ranges.ang_vel_z))
-    return {axis: standing_included(bounds) for axis, bounds in axes}
 
 
 def _clock_rests(policy: Path) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
 
 if TYPE_CHECKING:
@@ -155,6 +156,26 @@ class MetadataFormat(Protocol):
 def standing_included(bounds: Range) -> Range:
     """A trained range, extended to include zero: every walk begins with standing still."""
     return min(bounds[0], 0.0), max(bounds[1], 0.0)
+
+
+class _VelocityRanges(Foreign):
+    lin_vel_x: Range
+    lin_vel_y: Range
+    ang_vel_z: Range
+
+
+def velocity_ranges(commands: Mapping[str, Any] | None, where: str) -> dict[str, Range] | None:
+    """The ranges of the one velocity command, whatever its name, in Isaac Lab's form; None if there
+    is none, or more than one."""
+    found = [
+        configfile.parse(value["ranges"], _VelocityRanges, f"{where}.{name}.ranges")
+        for name, value in (commands or {}).items()
+        if isinstance(value, dict) and "lin_vel_x" in (value.get("ranges") or {})
+    ]
+    if len(found) != 1:
+        return None
+    bounds = found[0].lin_vel_x, found[0].lin_vel_y, found[0].ang_vel_z
+    return dict(zip(("vx", "vy", "wz"), map(standing_included, bounds), strict=True))
 
 
 def spread(values: Numbers, count: int, where: str) -> list[float]:

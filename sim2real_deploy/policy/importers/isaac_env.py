@@ -18,7 +18,7 @@ from sim2real_deploy.policy.importers.draft import (
     Foreign,
     Range,
     action_clip,
-    standing_included,
+    velocity_ranges,
 )
 from sim2real_deploy.policy.importers.places import find_network
 from sim2real_deploy.policy.importers.robots import by_pattern, known_robots
@@ -137,7 +137,8 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             "kd": _gains(env, joints, "damping", file),
             "action": {"scale": scale, "offset": offset, "clip": clip, "observed": "raw"},
             "observations": [{"input": "", "terms": terms}],
-            "command_ranges": _ranges(env, answers, assumed),
+            "command_ranges": velocity_ranges(env.commands, f"{file}: commands")
+            or answers.ranges(assumed),
         },
         assumed=assumed,
     )
@@ -274,12 +275,3 @@ def _clips(clip: Any, joints: tuple[str, ...], where: str) -> list[Range]:
     low = by_pattern({name: bounds[0] for name, bounds in clip.items()}, joints, where)
     high = by_pattern({name: bounds[1] for name, bounds in clip.items()}, joints, where)
     return list(zip(low, high, strict=True))
-
-
-def _ranges(env: _Env, answers: Answers, assumed: list[str]) -> Any:
-    for command in (env.commands or {}).values():
-        ranges = command.get("ranges") if isinstance(command, dict) else None
-        if isinstance(ranges, dict) and "lin_vel_x" in ranges:
-            axes = zip(("vx", "vy", "wz"), ("lin_vel_x", "lin_vel_y", "ang_vel_z"), strict=True)
-            return {axis: standing_included(ranges[name]) for axis, name in axes}
-    return answers.ranges(assumed)

@@ -12,7 +12,7 @@ from pydantic import Field
 from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.importers import onnx_metadata
-from sim2real_deploy.policy.importers.draft import Answers, Draft, Foreign, Range
+from sim2real_deploy.policy.importers.draft import Answers, Draft, Foreign, Range, velocity_ranges
 from sim2real_deploy.policy.importers.onnx_metadata import Run, RunTerm
 from sim2real_deploy.policy.importers.places import find_network
 
@@ -72,7 +72,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     group = configfile.parse(env.observations[name], _Group, f"{file}: observations.{name}")
     run = Run(
         rate_hz=1 / (env.sim.mujoco.timestep * env.decimation),
-        ranges=_ranges(env),
+        ranges=velocity_ranges(env.commands, f"{file}: commands"),
         moved=_moved(env, file),
         terms={
             key: RunTerm(
@@ -97,11 +97,3 @@ def _moved(env: _Env, file: Path) -> tuple[str, ...]:
     ((name, action),) = actions.items()
     told = configfile.parse(action, _Action, f"{file}: actions.{name}")
     return told.actuator_names
-
-
-def _ranges(env: _Env) -> dict[str, Range] | None:
-    for command in (env.commands or {}).values():
-        ranges = command.get("ranges") if isinstance(command, dict) else None
-        if isinstance(ranges, dict) and {"lin_vel_x", "lin_vel_y", "ang_vel_z"} <= ranges.keys():
-            return {"vx": ranges["lin_vel_x"], "vy": ranges["lin_vel_y"], "wz": ranges["ang_vel_z"]}
-    return None

@@ -20,7 +20,6 @@ from sim2real_deploy.policy.importers.draft import (
     Numbers,
     Range,
     spread,
-    standing_included,
 )
 from sim2real_deploy.policy.importers.robots import known_robots
 from sim2real_deploy.policy.importers.vocabulary import extra_command, translate
@@ -103,7 +102,6 @@ def read(file: Path, answers: Answers, run: Run | None = None) -> Draft:
     default = [pose[place] for place in places]
     scale = _of_moved(action_scale(data, file), places, len(every), f"{file}: action_scale")
     rest = {every[i]: DraftHeldJoint(every[i], pose[i], kp[i], kd[i]) for i in range(len(every))}
-    ranges = run and run.ranges and {axis: standing_included(r) for axis, r in run.ranges.items()}
     rate_hz = answers.optional("rate_hz", RATE_HZ if run is None else run.rate_hz)
     motion = _motion(data, file, rate_hz, answers) if follows else None
     groups = [group, *_step_input(file, group)]
@@ -121,7 +119,7 @@ def read(file: Path, answers: Answers, run: Run | None = None) -> Draft:
             "observations": groups,
             "command_ranges": motions.STANDS_STILL
             if follows
-            else ranges or answers.ranges(assumed),
+            else (run and run.ranges) or answers.ranges(assumed),
         },
         motion=motion,
         notes={"run_path": data.get("run_path", "")},
