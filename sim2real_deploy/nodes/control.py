@@ -219,7 +219,10 @@ class ControlNode(Driver):
 
     def _serve_chords(self) -> None:
         while (request := self._chords.get()) is not None:
-            self.serve_remote(request)
+            try:
+                self.serve_remote(request)
+            except Exception as error:  # the next chord, perhaps to sit down, must be served
+                self.get_logger().error(f"remote: {request.words} failed: {error!r}")
 
     def _control(self) -> None:
         self._statistics.note(realtime.prefer_this_thread())

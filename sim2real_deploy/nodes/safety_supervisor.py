@@ -8,7 +8,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -124,9 +124,10 @@ class SafetySupervisor(Node):
         self.create_timer(1.0, self._diagnose)
         self._told: DiagnosticStatus | None = None
         self._leaving = threading.Event()
-        self._slow = [threading.Thread(target=self._look_around, name="surroundings")]
+        watches = [self._look_around]
         if not foreign:  # which has no motion switcher to be asked
-            self._slow.append(threading.Thread(target=self._watch_mode, name="motion mode"))
+            watches.append(self._watch_mode)
+        self._slow = [threading.Thread(target=self._watch, args=(watch,)) for watch in watches]
         prefer_interpreter()
         self.loop.start()
         for thread in self._slow:
@@ -276,8 +277,19 @@ class SafetySupervisor(Node):
         if run.parent == self._runs.resolve() and run.is_dir():
             self._recorder.run = run
 
+    def _watch(self, watch: Callable[[], None]) -> None:
+        """One of the slow threads. If it fails, its last word would stay for ever: then nothing
+        starts to move any more."""
+        try:
+            watch()
+        except Exception as error:
+            self.loop.blind = (
+                f"the supervisor's{watch.__name__.replace('_', ' ')} failed: {error!r}"
+            )
+            self.get_logger().fatal(f"{self.loop.blind}; restart the stack")
+
     def _look_around(self) -> None:
-        """The slow thread: slow checks must not delay the loop."""
+        """Slow checks, which must not delay the loop."""
         due = 0.0
         while not self._leaving.wait(LOOK_AROUND_S):
             self._write_incident()

@@ -13,6 +13,7 @@ from pathlib import Path
 from sim2real_deploy.errors import Refusal
 
 MAX_DATAGRAM = 4096
+MOST_RECEIVED = 64  # datagrams in one call: the other end must not be able to keep us there
 _PATH_LIMIT = 107  # bytes of a Unix socket's address
 
 
@@ -67,13 +68,14 @@ class LocalChannel:
         return True
 
     def receive(self) -> list[bytes]:
-        """All datagrams since the last call, oldest first."""
-        datagrams = []
-        while True:
+        """The datagrams since the last call, oldest first, at most MOST_RECEIVED."""
+        datagrams: list[bytes] = []
+        while len(datagrams) < MOST_RECEIVED:
             try:
                 datagrams.append(self._socket.recv(MAX_DATAGRAM))
             except BlockingIOError:
-                return datagrams
+                break
+        return datagrams
 
     def fileno(self) -> int:
         return self._socket.fileno()

@@ -64,7 +64,7 @@ class SupervisorLoop:
         self.sport_mode = self.vendor_mode = False
         self.mode_silence_s: float | None = None
         self.foreign_simulator = False  # set before the start, and not changed after it
-        self.unfit = ""
+        self.unfit = self.blind = ""  # this computer; what of the surroundings goes unwatched
         self.recorder_silence_s: float | None = None
         self.disk_free_gb: float | None = None
 
@@ -185,7 +185,7 @@ class SupervisorLoop:
             vendor_mode=self.vendor_mode,
             mode_silence_s=self.mode_silence_s,
             foreign_simulator=self.foreign_simulator,
-            unfit=self.unfit,
+            unfit=self.unfit or self.blind,
             recorder_silence_s=self.recorder_silence_s,
             disk_free_gb=self.disk_free_gb,
             wall_ns=time.time_ns(),
@@ -212,8 +212,8 @@ class SupervisorLoop:
             self._control = ControlProcess(report.pid)
         if not self._control.is_gone():
             return silence_s
-        if report.leaving:
-            self.chain.forget()
+        if report.leaving and (self._wire.command is None or self._wire.damping):
+            self.chain.forget()  # it left as it said, which the wire shows
         return float("inf")
 
     def _act(self, decision: CycleResult, now_ns: int) -> None:

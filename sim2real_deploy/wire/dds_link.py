@@ -100,7 +100,8 @@ class DdsLink:
         return self._clock.stood_still_ns
 
     def wait(self, timeout_s: float) -> RobotState | None:
-        """The newest state received. Bad samples do not end the wait."""
+        """The newest state received. Bad samples do not end the wait, nor prolong it: a flood of
+        them must not keep a loop here."""
         reader, accept = self._reader, self._intake.accept
         deadline = time.monotonic() + timeout_s
         while self._left or reader.wait(timeout_s):
@@ -111,6 +112,8 @@ class DdsLink:
             if newest is not None:
                 return newest
             timeout_s = deadline - time.monotonic()
+            if timeout_s <= 0.0:
+                return None
         return None
 
     @property

@@ -1,5 +1,6 @@
 """What the safety and control nodes tell a person, and what a message may not make them do."""
 
+import queue
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -146,6 +147,41 @@ def test_a_switcher_that_does_not_answer_is_told_and_its_last_word_stays() -> No
     SafetySupervisor._watch_mode(node)
     assert silences[0] < 0.02 < silences[1] < silences[2]
     assert loop.sport_mode, "the last known mode stays"
+
+
+def test_a_watch_that_fails_keeps_the_robot_from_starting() -> None:
+    """Its last word, "all is well a moment ago", would stay for ever."""
+    said: list[str] = []
+
+    def look_around() -> None:
+        raise OSError("the disk is gone")
+
+    loop = SimpleNamespace(blind="")
+    node: Any = SimpleNamespace(loop=loop, get_logger=lambda: SimpleNamespace(fatal=said.append))
+    SafetySupervisor._watch(node, look_around)
+    assert "the disk is gone" in loop.blind
+    assert loop.blind in said[0]
+
+
+def test_a_chord_that_fails_does_not_deafen_control_to_the_next() -> None:
+    said: list[str] = []
+    served: list[ModeRequest] = []
+
+    def serve(request: ModeRequest) -> None:
+        served.append(request)
+        raise OSError("the wire is gone")
+
+    chords: Any = queue.SimpleQueue()
+    for request in (ModeRequest(ModeEvent.STAND), ModeRequest(ModeEvent.SIT), None):
+        chords.put(request)
+    node: Any = SimpleNamespace(
+        _chords=chords,
+        serve_remote=serve,
+        get_logger=lambda: SimpleNamespace(error=said.append),
+    )
+    ControlNode._serve_chords(node)
+    assert [request.event for request in served] == [ModeEvent.STAND, ModeEvent.SIT]
+    assert "the wire is gone" in said[1]
 
 
 def test_the_mirror_goes_on_after_a_failure() -> None:

@@ -5,11 +5,16 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.runtime.local_channel import LocalChannel, run_directory
+from sim2real_deploy.runtime.local_channel import (
+    MOST_RECEIVED,
+    LocalChannel,
+    run_directory,
+)
 
 
 def test_datagrams_go_both_ways_whole_and_in_order(tmp_path: Path) -> None:
@@ -98,3 +103,14 @@ def test_without_a_runtime_directory_there_is_one_under_tmp(
 ) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     assert run_directory("/", 0).is_relative_to(f"/tmp/run-{os.getuid()}")
+
+
+@pytest.mark.timeout(20)
+def test_a_peer_that_never_stops_sending_does_not_keep_us(tmp_path: Path) -> None:
+    """A control gone wild must not be able to stop the supervisor that watches it."""
+    with LocalChannel(tmp_path, "safety", "control") as safety:
+        own = safety._socket
+        safety._socket = SimpleNamespace(recv=lambda _: b"answer")  # type: ignore[assignment]
+        heard = safety.receive()
+        safety._socket = own
+    assert heard == [b"answer"] * MOST_RECEIVED

@@ -384,3 +384,22 @@ def test_a_forgotten_control_starts_with_a_clean_page() -> None:
 def test_the_response_needs_the_whole_challenge() -> None:
     assert response_to(0) == 2**64 - 1
     assert response_to(0x0F) == 0xFFFF_FFFF_FFFF_FFF0
+
+
+def test_a_verdict_holds_until_its_heartbeat_times_out_and_no_other_does() -> None:
+    """What compiled ticks go by: 0 sends every tick to Python."""
+    control, supervisor = pair()
+    assert control.until_ns(control.verdict(0)) == 0, "nothing was heard"
+    first = supervisor.heartbeat(CLEAR, 0, 1, 5 * MS)
+    control.hear(first, 6 * MS)
+    orders = control.verdict(6 * MS)
+    assert control.until_ns(orders) == 5 * MS + HEARTBEAT_TIMEOUT_NS
+    assert control.datagram == first
+    assert control.until_ns(CLEAR) == 0, "not the supervisor's word"
+    control.hear(b"noise", 7 * MS)
+    assert control.datagram == first, "only a heartbeat that counts can be repeated"
+    control.hear(supervisor.heartbeat(CLEAR, 0, 2, 8 * MS), 8 * MS)
+    assert control.until_ns(orders) == 0, "others are in force"
+    late = control.verdict(9 * MS + HEARTBEAT_TIMEOUT_NS)
+    assert late.stop is Stop.ESTOP
+    assert control.until_ns(late) == 0

@@ -1,20 +1,23 @@
 """The supervisor's own thread keeps its time, however many people call."""
 
 import itertools
+import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sim2real_deploy.robots import load_robot
+from sim2real_deploy.robots import JointCommand, load_robot
 from sim2real_deploy.runtime.local_channel import LocalChannel
 from sim2real_deploy.safety.chain import HEARTBEAT_TIMEOUT_NS, Heartbeat, Stop
 from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.supervisor.loop import LOOK_S, SupervisorLoop
 from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.domains import free_domain
+from support.safety_world import DAMPING
 
 GO2 = load_robot("go2")
 CALLS = 200
@@ -93,3 +96,29 @@ def test_a_stop_that_meets_a_reset_waits_until_it_is_in_force(watched: Watched) 
     loop.press("estop")
     assert len(watched.looks_s) > looks
     assert loop.verdict.stop is Stop.ESTOP
+
+
+def gone(watched: Watched, drives: bool, leaving: bool) -> SupervisorLoop:
+    """A supervisor whose control has ended, after these words and that last command."""
+    loop = watched.loop
+    loop._stopping.set()
+    loop._thread.join()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    loop.chain.report = replace(DAMPING, pid=ended.pid, leaving=leaving)
+    loop._wire.command = JointCommand.damping(GO2.joint_count, 3.0)
+    loop._wire.damping = not drives
+    return loop
+
+
+@pytest.mark.parametrize(
+    ("drives", "leaving", "forgotten"),
+    [(False, True, True), (True, True, False), (False, False, False)],
+)
+def test_a_control_that_says_it_leaves_is_believed_by_the_wire(
+    watched: Watched, drives: bool, leaving: bool, forgotten: bool
+) -> None:
+    """One that says so and ends while its last command still drives must be replaced."""
+    loop = gone(watched, drives, leaving)
+    assert loop._watch_control(0) == float("inf")
+    assert (loop.chain.report is None) is forgotten

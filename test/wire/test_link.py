@@ -9,7 +9,7 @@ import pytest
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec
-from sim2real_deploy.wire.channels import Participant
+from sim2real_deploy.wire.channels import Participant, Sample
 from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.decoders import CommandDecoder
 from sim2real_deploy.wire.in_process import InProcessLink
@@ -176,6 +176,17 @@ def test_the_wait_is_as_long_as_asked(far: Far) -> None:
     before = far.link.now_ns()
     assert far.link.wait(0.05) is None
     assert far.link.now_ns() - before >= 49_000_000
+
+
+@pytest.mark.timeout(20)
+def test_a_flood_of_bad_samples_does_not_keep_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It held the wait open for as long as it lasted: control did not tick, safety did not look."""
+    link = DdsLink(robot("go"), "lo", free_domain())
+    monkeypatch.setattr(link._reader, "wait", lambda _: True)
+    monkeypatch.setattr(link._reader, "take", lambda _: [Sample(b"bad", 0, 0, 1)])
+    assert link.wait(0.0) is link.wait(0.02) is None
+    assert link.counters.bad_length > 1
+    link.close()
 
 
 def test_other_writers_are_seen_by_name_and_gone_when_they_leave() -> None:
