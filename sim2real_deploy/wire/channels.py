@@ -29,11 +29,12 @@ _CONFIG = """<CycloneDDS><Domain Id="any">
 </Interfaces></General>
 <Discovery><LeaseDuration>2s</LeaseDuration>{discovery}</Discovery>
 </Domain></CycloneDDS>"""
-# A loopback interface usually has no multicast. Clients on Cyclone 0.10 then probe the ports of the
-# first participants on the machine, so a twin must have such a port and probe them, too. Nobody
-# else does: ROS nodes have such ports as well and would all be discovered.
-_ON_LOOPBACK = """<ParticipantIndex>auto</ParticipantIndex>
-<MaxAutoParticipantIndex>50</MaxAutoParticipantIndex>
+# A loopback interface usually has no multicast, and each process takes a port of the domain. ROS
+# nodes on the same domain id take such ports, too, and Cyclone 0.10 has only ten of them otherwise.
+_ON_LOOPBACK = "<MaxAutoParticipantIndex>50</MaxAutoParticipantIndex>"
+# Clients on Cyclone 0.10 probe the first of these ports, so a twin must have one and probe them,
+# too. Nobody else has to: it discovers ROS nodes as well.
+_FOR_ALL = """<ParticipantIndex>auto</ParticipantIndex>
 <Peers><Peer address="127.0.0.1"/></Peers>"""
 FEW = 4  # samples taken per call; there are rarely more
 _DEPTH = 1000  # samples that a reader buffers: 2 s of states
@@ -124,9 +125,10 @@ class _Domains:
 
 def _domain(number: int, interface: str, for_all: bool) -> int:
     dds = library()
-    config = _CONFIG.format(
-        interface=interface, discovery=_ON_LOOPBACK if interface == "lo" and for_all else ""
-    )
+    discovery = ""
+    if interface == "lo":
+        discovery = _ON_LOOPBACK + (_FOR_ALL if for_all else "")
+    config = _CONFIG.format(interface=interface, discovery=discovery)
     try:
         return dds.checked(dds.dds_create_domain(number, config.encode()), "opening it failed")
     except DdsError as error:

@@ -1,14 +1,19 @@
 """Channels: what arrives, from whom, and leaving while someone waits."""
 
+import ctypes.util
 import os
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.wire import channels
+from sim2real_deploy.wire import channels, libddsc
 from sim2real_deploy.wire.channels import Participant, Sample
 from sim2real_deploy.wire.messages import GO_LOW_STATE
 from support.wire_support import free_domain, golden
@@ -122,3 +127,26 @@ def test_a_domain_may_be_opened_again_but_not_on_two_interfaces() -> None:
 def test_a_domain_that_cannot_be_is_refused() -> None:
     with pytest.raises(Refusal, match="DDS domain 400"):
         Participant(400, "lo")
+
+
+@pytest.mark.parametrize("library", [None, ctypes.util.find_library("ddsc")])
+def test_ten_ros_nodes_on_the_same_domain_leave_a_port_on_the_loopback(
+    library: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both domain ids are 0 by default, and Cyclone 0.10 looks for ten ports unless told."""
+    if library is not None:
+        monkeypatch.setenv(libddsc.LIBRARY_VARIABLE, library)
+    domain = free_domain()
+    taken = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(10)]
+    for index, port in enumerate(taken):
+        with suppress(OSError):  # taken already: just as well
+            port.bind(("", 7400 + 250 * domain + 10 + 2 * index))  # by DDSI-RTPS 9.6.1.1
+    code = f"""
+from sim2real_deploy.wire.channels import Participant
+Participant({domain}, "lo", "eleventh")
+"""
+    try:
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    finally:
+        for port in taken:
+            port.close()
