@@ -29,8 +29,8 @@ from sim2real_deploy.runtime.parent import end_with_parent
 from sim2real_deploy.runtime.stop_order import LAUNCHER_PID, StopTurn
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-# For bit-exact replay: reliable, and two seconds deep in case the recorder is delayed.
-REPLAYED = QoSProfile(depth=100)
+# For bit-exact replay: reliable, and ten seconds deep in case the recorder is delayed.
+REPLAYED = QoSProfile(depth=500)
 SENSOR = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
 FAST_DDS = "rmw_fastrtps_cpp"
 TRANSPORT = "FASTDDS_BUILTIN_TRANSPORTS"

@@ -27,6 +27,7 @@ from sim2real_deploy.nodes.common import LATCHED, WIRE, Parameter, ProcessEnd, d
 from sim2real_deploy.nodes.raw_topics import RawTopics
 from sim2real_deploy.policy.contract import bundle_folder, listed
 from sim2real_deploy.robots import RobotSpec, load_robot
+from sim2real_deploy.runtime.realtime import RECORDER_PRIORITY, prefer_this_process
 from sim2real_deploy.topics import DIAGNOSTICS, SAFETY
 from sim2real_deploy.wire.channels import Participant, RawReader
 from sim2real_deploy.wire.libddsc import library
@@ -290,4 +291,5 @@ def build(_: ProcessEnd) -> Sequence[Node]:
 
 
 if __name__ == "__main__":
+    prefer_this_process(RECORDER_PRIORITY)
     run(build)

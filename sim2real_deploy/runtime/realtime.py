@@ -16,6 +16,7 @@ FIFO_PRIORITY = 60  # above ordinary work, below the kernel's own threads
 WITNESS_PRIORITY = 99  # of threads that only check whether the core runs at all
 INTERPRETER_PRIORITY = 40  # of Python's threads in a loop's process: one may hold the GIL
 SERVICE_PRIORITY = 30  # of that process's other threads: the middleware's
+RECORDER_PRIORITY = 10  # a recorder that has to wait loses what arrives meanwhile
 SWITCH_INTERVAL_S = 0.0002  # longest hold of the GIL by another thread; Python: 5 ms
 WAKE_LATENCY = "/dev/cpu_dma_latency"  # Linux PM QoS: the longest a core may take to wake up
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
@@ -48,9 +49,9 @@ def keep_awake() -> str:
     return ""
 
 
-def prefer_this_process() -> None:
+def prefer_this_process(priority: int = SERVICE_PRIORITY) -> None:
     """Call before any thread starts: all inherit it, the middleware's included."""
-    _prefer(0, SERVICE_PRIORITY)
+    _prefer(0, priority)
 
 
 def prefer_interpreter() -> None:

@@ -1,8 +1,13 @@
-"""Two hundred changes of policy on the running stack: over DDS, recorded, and replayed."""
+"""A hundred changes of policy on the running stack: over DDS, recorded, and replayed."""
 
+import os
 import re
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +23,33 @@ from sim2real_deploy.topics import TICKS
 from sim2real_deploy.wire.domains import free_domain
 from support.stack_support import Operator, stack
 
-CHANGES = 200
+CHANGES = 100
 BETWEEN_S = 0.55  # a change takes 0.46 s
+# Takes a core for most of the time, before any program without real-time rights: as another
+# robot's loops do, or a host that is short of cores.
+NEIGHBOUR = """
+import os, sys, time
+os.sched_setaffinity(0, {int(sys.argv[1])})
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(5))
+while True:
+    while time.time() % 3.0 < 2.4: pass
+    time.sleep(0.01)
+"""
+
+
+@contextmanager
+def neighbours() -> Iterator[None]:
+    programs = [
+        subprocess.Popen([sys.executable, "-c", NEIGHBOUR, str(core)])
+        for core in os.sched_getaffinity(0)
+    ]
+    try:
+        yield
+        assert all(program.poll() is None for program in programs)
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
 
 
 @pytest.mark.slow
@@ -27,7 +57,7 @@ BETWEEN_S = 0.55  # a change takes 0.46 s
 def test_it_walks_on_through_every_change(tmp_path: Path) -> None:
     domain = free_domain()
     arguments = ("policies:=go2_walk,go2_rough", "stage:=indoor", f"domain:={domain}")
-    with stack(domain, tmp_path, "go2_walk", *arguments) as running:
+    with stack(domain, tmp_path, "go2_walk", *arguments) as running, neighbours():
         operator = Operator(domain)
         driven = threading.Event()
 
@@ -72,5 +102,6 @@ def test_it_walks_on_through_every_change(tmp_path: Path) -> None:
     assert not np.isin(both, (3,)).any()  # never two networks in one tick
     replay = replay_policy(recorded)
     assert replay.steps > 40 * CHANGES * BETWEEN_S
-    if replay.values_different:  # 10 changes replay, 200 on a loaded machine did not: unexplained
-        pytest.xfail(f"the replay differs: {replay.first}")
+    lost = replay.ticks_missing, replay.states_missing, replay.values_missing
+    assert lost == (0, 0, 0)
+    assert replay.values_different == 0, replay.first
