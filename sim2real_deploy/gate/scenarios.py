@@ -80,7 +80,7 @@ class Scenario(Strict):
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     why: str  # one line for people
     if_failed: str  # advice for a policy that fails here
-    needed_from: str  # the lowest stage that requires it on a real robot
+    needed_from: str | None = None  # the lowest stage that requires it on a real robot; None: none
     commands: tuple[Command, ...] = Field(min_length=1)
     floor: Floor = Floor()
     payload: float = Field(default=0.0, ge=0, le=50)  # kg on the trunk
@@ -183,7 +183,7 @@ def _load(path: Path) -> Scenario:
     configfile.parse(dict(scenario.imperfections), Imperfections, f"{path}: imperfections")
     if scenario.preset not in (IDEAL, DEFAULT):
         known_twin(scenario.preset)
-    for stage in (scenario.stage, scenario.needed_from):
+    for stage in filter(None, (scenario.stage, scenario.needed_from)):
         load_stage(stage)
     return scenario
 

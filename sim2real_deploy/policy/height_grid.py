@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.policy.contract import Contract
+from sim2real_deploy.policy.contract import Contract, Term
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,13 @@ class HeightGrid:
         x, y = np.meshgrid(self._axis(self.length), self._axis(self.width))
         return np.stack([x.ravel(), y.ravel()], 1)
 
+    @cached_property
+    def mirrored(self) -> npt.NDArray[np.int64]:
+        """For each point the index of the one opposite, on the other side of the robot."""
+        count = len(self.points)
+        rows = len(self._axis(self.width))
+        return np.arange(count).reshape(rows, -1)[::-1].ravel()
+
     def _axis(self, extent: float) -> npt.NDArray[np.float64]:
         places = np.arange(round(extent / self.resolution) + 1, dtype=np.float64)
         return np.asarray(places * self.resolution - extent / 2, np.float64)
@@ -35,23 +42,25 @@ class HeightGrid:
 
 def height_grid(contract: Contract) -> HeightGrid | None:
     """The grid of a policy that observes heights; None if it has none or does not place it."""
-    for group in contract.observations:
-        for term in group.terms:
-            size = term.params.get("size", ())
-            if term.name == "height_scan" and isinstance(size, tuple) and size:
-                resolution, offset = (
-                    float(term.params.get(key, 0.0))  # type: ignore[arg-type]
-                    for key in ("resolution", "offset")
-                )
-                if len(size) != 2 or min(*size, resolution) <= 0:
-                    raise Refusal(
-                        "height_scan.params: size must be [length, width] and resolution above 0"
-                    )
-                grid = HeightGrid(size[0], size[1], resolution, offset)
-                if len(grid.points) != int(float(term.params["count"])):  # type: ignore[arg-type]
-                    raise Refusal(
-                        f"height_scan.params.count: is {term.params['count']}, its grid has "
-                        f"{len(grid.points)} points"
-                    )
-                return grid
-    return None
+    terms = [term for group in contract.observations for term in group.terms]
+    return next((grid for grid in map(grid_of, terms) if grid is not None), None)
+
+
+def grid_of(term: Term) -> HeightGrid | None:
+    """Where the points of a `height_scan` term are; None for other terms and unplaced points."""
+    size = term.params.get("size", ())
+    if term.name != "height_scan" or not isinstance(size, tuple) or not size:
+        return None
+    resolution, offset = (
+        float(term.params.get(key, 0.0))  # type: ignore[arg-type]
+        for key in ("resolution", "offset")
+    )
+    if len(size) != 2 or min(*size, resolution) <= 0:
+        raise Refusal("height_scan.params: size must be [length, width] and resolution above 0")
+    grid = HeightGrid(size[0], size[1], resolution, offset)
+    if len(grid.points) != int(float(term.params["count"])):  # type: ignore[arg-type]
+        raise Refusal(
+            f"height_scan.params.count: is {term.params['count']}, its grid has "
+            f"{len(grid.points)} points"
+        )
+    return grid

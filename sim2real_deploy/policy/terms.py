@@ -61,11 +61,14 @@ class BatchInput:
     dq: Floats
     action: Floats
     phase: Floats  # of the gait clock, 0 to 1
+    # Of the base above each point of a height grid; no points without one.
+    heights: Floats = field(default_factory=lambda: np.zeros((1, 0), np.float32))
 
 
 Scalar = Callable[..., Numbers]
 Batch = Callable[[BatchInput], Floats]
-Mirror = Literal["joints"] | tuple[float, ...]  # mirrored like the joints, or by a sign per value
+# Mirrored like the joints, like the points of a height grid, or by a sign per value.
+Mirror = Literal["joints", "grid"] | tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class TermForms:
 
 TERMS: dict[str, TermForms] = {}
 BY_JOINT: Mirror = "joints"
+BY_GRID: Mirror = "grid"
 # Vectors are mirrored at the plane y = 0; angular rates are axial vectors, with opposite signs.
 VECTOR: Mirror = (1, -1, 1)
 AXIAL: Mirror = (-1, 1, -1)
@@ -138,7 +142,7 @@ def extra_command(inputs: TermInput, *, name: str, default: tuple[float, ...]) -
     return inputs.given.get(name, default)
 
 
-@term()
+@term(batch=lambda batch: batch.heights, mirror=BY_GRID)
 def height_scan(
     inputs: TermInput,
     *,

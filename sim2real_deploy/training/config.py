@@ -93,6 +93,15 @@ class Width(Strict):
     episodes: int = Field(gt=0)  # between two decisions
 
 
+class HeightErrors(Strict):
+    """The errors of a height map, for a policy that observes one."""
+
+    noise: float = Field(default=0.0, ge=0)  # m, one standard deviation of each point
+    delay: Range = (0.0, 0.0)  # s from measurement to use
+    holes: float = Field(default=0.0, ge=0, lt=1)  # share of points that hold their last value
+    period: float = Field(default=0.02, gt=0)  # s between two maps
+
+
 class Randomisation(Strict):
     width: Width
     friction: Range
@@ -113,6 +122,7 @@ class Randomisation(Strict):
     push_every: Range
     push_sideways: float = Field(ge=0, le=1)  # share of pushes from the left or the right
     noise: dict[str, float]  # by observation term, before its scale
+    height_scan: HeightErrors = HeightErrors()
 
     @model_validator(mode="after")
     def _ordered(self) -> "Randomisation":

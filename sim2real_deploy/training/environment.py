@@ -13,6 +13,7 @@ from sim2real_deploy.robots.geometry import heading
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.curriculum import TerrainCurriculum
 from sim2real_deploy.training.ground import SCAN
+from sim2real_deploy.training.height_maps import HeightMaps
 from sim2real_deploy.training.observation import Observer
 from sim2real_deploy.training.physics import Array64, BatchPhysics
 from sim2real_deploy.training.randomisation import AdaptiveWidth
@@ -76,6 +77,10 @@ class Environment:
         self._along = np.array(along)[self.terrain.kind]
         self._way = np.zeros((count, 2))  # world xy: the direction to walk on such terrain
         self.observer = Observer(config, robot, count)
+        self._maps = None
+        if self.observer.grid is not None:
+            errors, rate_hz = config.randomisation.height_scan, config.control.rate_hz
+            self._maps = HeightMaps(self.observer.grid, errors, rate_hz, count)
         self.default = robot.stand_pose
         self._sideways = np.float32(joint_mirror(robot, config.symmetry).signs < 0)
         self._offsets = np.array([config.gait.offsets[leg] for leg in robot.legs], np.float32)
@@ -158,9 +163,14 @@ class Environment:
             dq=self.physics.dq.astype(np.float32),
             action=self._actions[0],
             phase=self.phase,
+            heights=self._true_heights(),
         )
         true = self.observer.values(inputs)
         inputs.q = inputs.q + self.drawn.offset.astype(np.float32)
+        if self._maps is not None:
+            base = self.physics.position[:, 2]
+            known = inputs.heights, base, self._fresh, self.width.value, self.rng
+            inputs.heights = self._maps.look(*known)
         frame = self.observer.noisy(self.observer.values(inputs), self.width.value, self.rng)
         observation = self.observer.remember(frame, self._fresh)
         self._fresh[:] = False
@@ -194,6 +204,12 @@ class Environment:
         shift = np.zeros((self.felt.stop, self.observer.size), np.float32)
         shift[range(MISSED.stop), columns] = -gain / MISSED_SCALE * scale
         return shift
+
+    def _true_heights(self) -> Array:
+        physics = self.physics
+        if self._maps is None:
+            return np.zeros((self.count, 0), np.float32)
+        return self._maps.true(physics.ground, physics.tile, physics.position, physics.forward())
 
     def _gravity(self) -> Array:
         roll, pitch = self.drawn["gravity_tilt"].T

@@ -36,8 +36,14 @@ class Ground:
 
     def scan(self, tile: npt.NDArray[np.int64], place: Array64, forward: Array64) -> Array64:
         """Heights at SCAN round each robot (robots x points)."""
+        return self.around(tile, place, forward, SCAN)
+
+    def around(
+        self, tile: npt.NDArray[np.int64], place: Array64, forward: Array64, points: Array64
+    ) -> Array64:
+        """Heights at points along and across where each robot faces (robots x points)."""
         left = np.stack([-forward[:, 1], forward[:, 0]], 1)
-        along = SCAN[:, 0, None] * forward[:, None] + SCAN[:, 1, None] * left[:, None]
+        along = points[:, 0, None] * forward[:, None] + points[:, 1, None] * left[:, None]
         return self.height(tile, place[:, None] + along)
 
     def slope(self, scan: Array64) -> Array64:

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.height_grid import grid_of
 from sim2real_deploy.policy.terms import TERMS, Batch, BatchInput
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.training.config import TrainingConfig
@@ -20,7 +21,11 @@ class Observer:
         scales: list[Array] = []
         noise: list[Array] = []
         vector, row = np.zeros((1, 3), np.float32), np.zeros((1, joints), np.float32)
-        nothing = BatchInput(vector, vector, vector, row, row, row, np.zeros(1, np.float32))
+        self.grid = next(filter(None, map(grid_of, config.observation)), None)
+        points = 0 if self.grid is None else len(self.grid.points)
+        heights = np.zeros((1, points), np.float32)
+        phase = np.zeros(1, np.float32)
+        nothing = BatchInput(vector, vector, vector, row, row, row, phase, heights)
         self._windows: list[Array] = []  # environments x history x values, newest last
         for term in config.observation:
             batch = TERMS[term.name].batch if term.name in TERMS else None
@@ -30,6 +35,8 @@ class Observer:
                     f"observation '{term.name}': training knows {known}, each without clip"
                 )
             size = batch(nothing).shape[1]
+            if size == 0:
+                raise Refusal(f"observation '{term.name}': training needs its size and resolution")
             scale = np.broadcast_to(np.asarray(term.scale, np.float32), size)
             self._terms.append(batch)
             self._windows.append(np.zeros((count, term.history, size), np.float32))

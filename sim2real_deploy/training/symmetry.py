@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Term
-from sim2real_deploy.policy.terms import BY_JOINT, TERMS
+from sim2real_deploy.policy.height_grid import grid_of
+from sim2real_deploy.policy.terms import BY_GRID, BY_JOINT, TERMS
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.training.config import Symmetry
 
@@ -49,10 +50,13 @@ def observation_mirror(terms: tuple[Term, ...], joints: Mirror) -> Mirror:
     start = 0
     for term in terms:
         mirror = TERMS[term.name].mirror if term.name in TERMS else None
-        if mirror is None:
+        grid = grid_of(term)
+        if mirror is None or (mirror == BY_GRID and grid is None):
             raise Refusal(f"observation '{term.name}': its mirror image is not known to training")
         if mirror == BY_JOINT:
             part, sign = joints.source, joints.signs
+        elif grid is not None:
+            part, sign = grid.mirrored, np.ones(len(grid.points), np.float32)
         else:
             sign = np.array(mirror, np.float32)
             part = np.arange(len(sign))

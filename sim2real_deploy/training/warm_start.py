@@ -16,6 +16,7 @@ from torch import nn
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_own_bundle
 from sim2real_deploy.policy.contract import Term
+from sim2real_deploy.policy.height_grid import grid_of
 from sim2real_deploy.policy.terms import BY_JOINT, TERMS
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.ppo import Actor
@@ -49,7 +50,9 @@ def warm_start(actor: Actor, config: TrainingConfig) -> None:
 
 
 def _width(term: Term, joints: int) -> int:
-    mirror = TERMS[term.name].mirror
+    mirror, grid = TERMS[term.name].mirror, grid_of(term)
+    if grid is not None:
+        return len(grid.points)
     return joints if mirror is None or mirror == BY_JOINT else len(mirror)
 
 

@@ -159,7 +159,8 @@ def test_a_stage_needs_its_own_scenarios_and_those_below() -> None:
     counts = [len(needed_for(stage, every)) for stage in ("tether", "indoor", "outdoor", "field")]
     assert counts == sorted(counts)
     assert counts[0] == 0
-    assert counts[-1] == len(every)
+    assert counts[-1] == sum(scenario.needed_from is not None for scenario in every)
+    assert "stairs_20" not in [scenario.name for scenario in needed_for("field", every)]
     names = {scenario.name for scenario in needed_for("indoor", every)}
     assert {"flat", "turn", "push_30", "push_50", "start_uneven", "delay_20ms"} <= names
     assert not names & {"stairs", "slope"}

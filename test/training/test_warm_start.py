@@ -42,6 +42,20 @@ def test_it_acts_as_the_policy_it_was_made_from() -> None:
         assert actor(seen[None])[0].detach().numpy() == pytest.approx(golden.action, abs=1e-4)
 
 
+def test_what_is_seen_for_the_first_time_changes_nothing_yet() -> None:
+    bundle, config = load_own_bundle("go2_rough"), load_training("go2_perceptive")
+    environment = Environment(config, load_robot("go2"), 1, seed=0)
+    actor = make_learner(config, environment).actor
+    warm_start(actor, config)
+    steering = torch.from_numpy(environment.steering(config.network.exported_gain))
+    actor._felt = Felt(environment.felt, steering, MISSED_SCALE * config.network.steering_reach)
+    heights = np.random.default_rng(0).normal(size=85)
+    for golden in bundle.contract.golden:
+        seen = np.concatenate([golden.inputs["observation"], heights]).astype(np.float32)
+        acted = actor(torch.from_numpy(seen)[None])[0].detach().numpy()
+        assert acted == pytest.approx(golden.action, abs=1e-4)
+
+
 def test_a_policy_of_other_layers_is_refused() -> None:
     network = CONFIG.network.model_copy(update={"hidden": (16, 8)})
     small = CONFIG.model_copy(update={"network": network})
