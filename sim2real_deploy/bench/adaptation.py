@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.bench.hidden_changes import CHANGES, NOTHING, HiddenChange, hidden_robot
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.control.adaptation import Adaptation
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.drive import Drive, fallen, heading_velocity

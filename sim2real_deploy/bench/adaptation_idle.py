@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim2real_deploy.bench.adaptation import COMMANDS, OFF, ON
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.bench.hidden_changes import hidden_robot
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.gate.drive import Drive, heading_velocity
 from sim2real_deploy.gate.episodes import Episode, watch_episode
 from sim2real_deploy.gate.scenarios import Scenario, load_scenarios, needed_for

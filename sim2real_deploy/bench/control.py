@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from sim2real_deploy.bench import c_responder
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.bench.contestants import INTERFACE, Contestant, contestants, standing
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.control.adaptation import Adapts, allowed
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.bench.hidden_changes import hidden_imperfections
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.drive import Drive, heading_velocity
 from sim2real_deploy.policy.bundle import Bundle, load_bundle

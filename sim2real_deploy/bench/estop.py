@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.faults.assembly import whole_stack
 from sim2real_deploy.faults.stack import Stack
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from rich import print
 
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
+from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.faults.assembly import whole_stack
 from sim2real_deploy.faults.campaign import CaseResult, run_campaign

@@ -7,8 +7,9 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.control.limits import pd_torque
 from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.stages import load_stage

@@ -14,8 +14,9 @@ from sim2real_deploy import paths
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded
 from sim2real_deploy.bench import hidden
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.identify.lockstep import excite, walk
 from sim2real_deploy.identify.pipeline import Identified, identify

@@ -16,9 +16,10 @@ from sim2real_deploy import paths
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded
 from sim2real_deploy.bench import learn_cost, real_logs
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.bench.hidden import LoadFriction
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.engines import SECOND, engine_physics
 from sim2real_deploy.identify.check import below

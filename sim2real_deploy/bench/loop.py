@@ -18,8 +18,8 @@ from sim2real_deploy import __version__
 from sim2real_deploy.analysis.gap.closed_loop import walk_in_twin
 from sim2real_deploy.analysis.gap.gap import SAME, measure_gap
 from sim2real_deploy.analysis.gap.world_fit import World
-from sim2real_deploy.bench.conduct import Progress
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.gate.engines import SECOND, SimulatedRobot, open_robot
 from sim2real_deploy.gate.workers import policy_digest
 from sim2real_deploy.policy.bundle import Bundle

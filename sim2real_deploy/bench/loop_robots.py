@@ -19,9 +19,9 @@ from sim2real_deploy.analysis.loop.tracking import track
 from sim2real_deploy.analysis.loop.workshop import Workshop, digest_of
 from sim2real_deploy.bags.import_log import EPOCH_NS, WALK_ATTACHMENT, walk_attachment
 from sim2real_deploy.bags.wire_bag import WireBag
-from sim2real_deploy.bench.conduct import Progress
 from sim2real_deploy.bench.loop import BenchPart, commands_of
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.gate.workers import policy_digest
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.training.config import load_training

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.bench.loop import gap_part
 from sim2real_deploy.bench.loop_robots import robots_part
+from sim2real_deploy.console import Progress
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.policy.contract import bundle_folder
 from sim2real_deploy.robots import load_robot

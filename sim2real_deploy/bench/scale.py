@@ -18,8 +18,9 @@ import numpy as np
 from sim2real_deploy.bags import Bag, Message
 from sim2real_deploy.bags.recorded import robot_of
 from sim2real_deploy.bags.writer import BagWriter
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.topics import LOW_STATE, TICKS
 from sim2real_deploy.wire import kernels

@@ -20,8 +20,9 @@ from sim2real_deploy.bags import definitions
 from sim2real_deploy.bags.recording import RunRecorder, Storage
 from sim2real_deploy.bags.runs import size_of
 from sim2real_deploy.bags.topic import Message, Qos, Topic
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.ticks import TickRing
 from sim2real_deploy.gate.drive import Drive

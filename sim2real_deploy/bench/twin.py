@@ -9,8 +9,9 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, load_robot
 from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_this_process

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.bench.gait_pictures import gait_pictures
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.gate.engines import FIRST
 from sim2real_deploy.gate.episodes import watch_episode
 from sim2real_deploy.gate.scenarios import SETTLE_S, Command, Pushes, Scenario

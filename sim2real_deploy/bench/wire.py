@@ -15,8 +15,9 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from sim2real_deploy.bench.conduct import BenchResult, Progress
+from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, WholeState, load_robot
 from sim2real_deploy.wire import kernels, vendor

@@ -33,9 +33,8 @@ def excite(
     On a real robot, hung up with the stack running, stand it and call its service
     <robot>_driver/excite: the same mode, limits and safety, recorded by the stack's recorder.
     """
-    from rich.progress import Progress
-
     from sim2real_deploy import configfile
+    from sim2real_deploy.console import shown_progress
     from sim2real_deploy.identify.lockstep import excite as run
     from sim2real_deploy.robots import load_robot
     from sim2real_deploy.twin.files import load_imperfections
@@ -46,13 +45,6 @@ def excite(
     twin = TwinRobot(
         load_robot(robot), imperfections=load_imperfections(preset, robot), seed=seed, mount=held
     )
-    with Progress(transient=True) as bar:
-        task = bar.add_task("standing up", total=1.0)
-        run(
-            twin,
-            output,
-            minutes,
-            (kp, kd),
-            lambda what, done: bar.update(task, description=what, completed=done),
-        )
+    with shown_progress() as progress:
+        run(twin, output, minutes, (kp, kd), progress)
     typer.echo(f"bag: {output}; next: sim2real identify {output}")

@@ -19,13 +19,10 @@ def identify(
     html: Annotated[Path | None, typer.Option(help="Write a report with plots here.")] = None,
 ) -> None:
     """Motor laws from any bag, joints from hung ones, the trunk from ones on the ground."""
-    from rich.console import Console
-    from rich.progress import Progress
-    from rich.table import Table
-
     from sim2real_deploy.analysis.identify_report import write_identify_report
     from sim2real_deploy.bags import Bag
     from sim2real_deploy.bags.recorded import Recorded
+    from sim2real_deploy.console import print_rows, shown_progress
     from sim2real_deploy.errors import Refusal
     from sim2real_deploy.identify.pipeline import identify as run
     from sim2real_deploy.identify.recording import from_bag
@@ -38,20 +35,11 @@ def identify(
         raise Refusal(f"{path}: already exists; choose another name or remove it first")
     spec, begun = load_robot(robot), load_imperfections(start, robot)
     recordings = [from_bag(Recorded(Bag(bag))) for bag in bags]
-    with Progress(transient=True) as bar:
-        task = bar.add_task("reading", total=1.0)
-        found = run(
-            spec,
-            recordings,
-            begun,
-            lambda what, done: bar.update(task, description=what, completed=done),
-        )
+    with shown_progress() as progress:
+        found = run(spec, recordings, begun, progress)
     names = ", ".join(recording.name for recording in recordings)
     file = twin_file(found, begun, f"Identified from {names}.")
-    table = Table("figure", "joint", "before", "found", "95 %", "verdict")
-    for row in summary(found, file):
-        table.add_row(*row)
-    Console().print(table)
+    print_rows(("figure", "joint", "before", "found", "95 %", "verdict"), summary(found, file))
     assert file.identified is not None
     for joint, words in file.identified.residual.items():
         typer.secho(f"{joint}: the model falls short: {words}", fg="yellow")

@@ -39,11 +39,8 @@ def actuator(
     ] = "torque",
 ) -> None:
     """Torque and friction beyond the identified motor: bags with torque, two sets of gains."""
-    from rich.console import Console
-    from rich.progress import Progress
-    from rich.table import Table
-
     from sim2real_deploy.analysis.learn_report import write_actuator_report
+    from sim2real_deploy.console import print_rows, shown_progress
     from sim2real_deploy.errors import Refusal
     from sim2real_deploy.identify.figures import figures_of
     from sim2real_deploy.identify.learn import store, summary
@@ -59,19 +56,12 @@ def actuator(
     if output:
         store.check_free(output)
     figures = figures_of(file.twin, spec)
-    with Progress(transient=True) as bar:
-        task = bar.add_task("reading", total=1.0)
-
-        def told(what: str, done: float) -> None:
-            bar.update(task, description=what, completed=done)
-
-        found = learn_actuator(spec, recordings, figures, inputs, told)
+    with shown_progress() as progress:
+        found = learn_actuator(spec, recordings, figures, inputs, progress)
         others = [form for form in FORMATS if form != inputs] if html else []
-        beside = [learn_actuator(spec, recordings, figures, form, told) for form in others]
-    table = Table(*summary.HEAD, title="reported torque in held-out blocks, Nm rms")
-    for row in summary.rows(found, found.reported, 0):
-        table.add_row(*(f"{x:.3g}" if isinstance(x, float) else x for x in row))
-    Console().print(table)
+        beside = [learn_actuator(spec, recordings, figures, form, progress) for form in others]
+    rows = summary.rows(found, found.reported, 0)
+    print_rows(summary.HEAD, rows, "reported torque in held-out blocks, Nm rms")
     for name, (identified, unseen, seen) in found.unseen_gains.items():
         typer.echo(
             f"{name}: {identified:.3f} Nm as identified, {unseen:.3f} with a network that never "
@@ -95,11 +85,8 @@ def action(
     html: Html = None,
 ) -> None:
     """Changes of the targets with which the simulator follows the recording; no torque needed."""
-    from rich.console import Console
-    from rich.progress import Progress
-    from rich.table import Table
-
     from sim2real_deploy.analysis.learn_report import write_action_report
+    from sim2real_deploy.console import print_rows, shown_progress
     from sim2real_deploy.identify.learn import store
     from sim2real_deploy.identify.learn.delta import learn_action
     from sim2real_deploy.robots import load_robot
@@ -108,18 +95,9 @@ def action(
     file = store.identified_twin(twin, robot)
     if output:
         store.check_free(output)
-    with Progress(transient=True) as bar:
-        task = bar.add_task("reading", total=1.0)
-        found = learn_action(
-            spec,
-            recordings,
-            file.twin,
-            lambda what, done: bar.update(task, description=what, completed=done),
-        )
-    table = Table(*found.head, title="joints in held-out windows, rad rms after so many seconds")
-    for row in found.rows():
-        table.add_row(*(f"{x:.3g}" if isinstance(x, float) else x for x in row))
-    Console().print(table)
+    with shown_progress() as progress:
+        found = learn_action(spec, recordings, file.twin, progress)
+    print_rows(found.head, found.rows(), "joints in held-out windows, rad rms")
     if found.network is None:
         typer.secho(found.verdict, fg="yellow")
     elif output:

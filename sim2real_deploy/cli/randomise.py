@@ -34,9 +34,7 @@ def randomise(
     """Centre training on a robot: ranges as wide as its figures are uncertain, with reasons."""
     import json
 
-    from rich.console import Console
-    from rich.table import Table
-
+    from sim2real_deploy.console import print_rows
     from sim2real_deploy.training.config import load_training
     from sim2real_deploy.training.evidence import as_yaml, ranges_from, with_ranges
     from sim2real_deploy.twin.files import known_twin, load_twin_file
@@ -52,14 +50,14 @@ def randomise(
         except (OSError, ValueError, KeyError, TypeError):
             raise Refusal(f"{path}: not the JSON of `sim2real gap --json`") from None
     lines = ranges_from(base, first, rest, gaps)
-    table = Table("range", "was", "now", "why")
+    rows = []
     for line in lines:
         was, now = (f"{low:g} to {high:g}" for low, high in (line.before, line.range))
-        table.add_row(line.name, was, "" if now == was else now, line.reason)
-    Console().print(table)
+        rows.append((line.name, was, "" if now == was else now, line.reason))
+    print_rows(("range", "was", "now", "why"), rows)
     if output is not None:
         name = twins[0] if not twins[0].endswith(".yaml") else str(known_twin(twins[0]).resolve())
-        about = f"{config} randomised round the twin {twins[0]} by `sim2real randomise`."
+        about = f"{config} randomised around the twin {twins[0]} by `sim2real randomise`."
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(as_yaml(with_ranges(base, name, lines), lines, about), encoding="utf-8")
         typer.echo(f"config: {output}; train with `sim2real train {output}`")

@@ -1,11 +1,11 @@
 """Records runs of a twin for identification, as bags, as fast as the machine can: the robot's own
 control, limits and safety in lockstep."""
 
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 from sim2real_deploy.bags.wire_bag import WireBag
+from sim2real_deploy.console import Progress
 from sim2real_deploy.control.excitation import protocol
 from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.errors import Refusal
@@ -13,8 +13,6 @@ from sim2real_deploy.gate.drive import Drive
 from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire.messages import LOW_CMD
-
-Progress = Callable[[str, float], None]
 
 EPOCH_NS = 1_700_000_000_000_000_000
 PROGRESS_EVERY = 500  # ticks

@@ -1,12 +1,13 @@
 """From recordings to a robot's figures: stages A to D in turn, each on what it can use."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.identify import dynamics
 from sim2real_deploy.identify.figures import JointFigures, figures_of
@@ -20,7 +21,6 @@ from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import Imperfections
 
 Array = npt.NDArray[np.float64]
-Progress = Callable[[str, float], None]
 
 LEG_JOINTS = 3
 WINDOW = 150  # rows, 0.3 s

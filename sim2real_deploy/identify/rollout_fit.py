@@ -7,17 +7,17 @@ bootstrap over blocks of windows; the formal ones are far too narrow, because er
 are correlated.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.console import Progress
 from sim2real_deploy.identify.figures import BOUNDS, JointFigures
 from sim2real_deploy.identify.legs import Legs, Window, gravity, no_corrections
 
 Array = npt.NDArray[np.float64]
-Progress = Callable[[str, float], None]
 
 STEPS = {  # of the finite differences, and the unit of each figure in the equations
     "armature": 0.002,

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sim2real_deploy.bench.conduct import BenchResult, Progress, conduct
+from sim2real_deploy.bench.conduct import BenchResult, conduct
 from sim2real_deploy.checks import Check
+from sim2real_deploy.console import Progress
 
 
 def measured(progress: Progress) -> BenchResult:

@@ -4,10 +4,11 @@ An actuator network needs torque and two sets of gains, a delta action half a mi
 Bags that hold neither leave the twin as it was identified, and the result says so.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.identify.figures import figures_of
 from sim2real_deploy.identify.learn import store, summary
@@ -16,8 +17,6 @@ from sim2real_deploy.identify.learn.delta import learn_action
 from sim2real_deploy.identify.recording import Recording
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.files import TwinFile, load_twin_file, write_twin_file
-
-Progress = Callable[[str, float], None]
 
 
 def learn(

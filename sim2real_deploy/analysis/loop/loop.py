@@ -260,7 +260,7 @@ def _randomise(
     config = load_training(settings.config)
     lines = ranges_from(config, file, single, before.result["runs"])
     config = with_ranges(config, str(twin.resolve()), lines)
-    about = f"{settings.config} randomised round the twin of {len(settings.bags)} bags."
+    about = f"{settings.config} randomised around the twin of {len(settings.bags)} bags."
     (place / CONFIG).write_text(as_yaml(config, lines, about), encoding="utf-8")
     return {
         "ranges": [

@@ -5,12 +5,13 @@ joints end where the recorded ones did. An ensemble of networks then learns that
 positions and velocities, the trunk's rates, gravity and targets.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.console import Progress
 from sim2real_deploy.identify.learn.mlp import fit_mlp
 from sim2real_deploy.identify.learn.simulator import Motion, Simulator
 from sim2real_deploy.robots import RobotSpec
@@ -18,7 +19,6 @@ from sim2real_deploy.twin.delta_action import DeltaWeights, features
 
 Array = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
-Progress = Callable[[str, float], None]
 
 CONTROL_S = 0.02  # duration of a change
 WINDOW = 15  # control steps of the search from one recorded state

@@ -4,12 +4,13 @@ Neighbouring rows say the same, so rows are never dealt out one by one. Each set
 left out once, wholly: a network for one set of gains would be of no use at another.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.identify.figures import JointFigures
 from sim2real_deploy.identify.learn.mlp import fit_mlp
@@ -32,7 +33,6 @@ from sim2real_deploy.twin.actuator_net import (
 
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-Progress = Callable[[str, float], None]
 
 HIDDEN = 32
 STEPS = 1200  # of the optimiser

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy import __version__
+from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.identify.learn.action import (
     CONTROL_S,
     WINDOW,
     Deltas,
-    Progress,
     fit_deltas,
     replay_error,
     search,
