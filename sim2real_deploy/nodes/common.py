@@ -72,7 +72,7 @@ class Parameter:
         return descriptor
 
 
-ROBOT = Parameter("robot", "go2", "Robot by its name in config/robots, or a file of that form.")
+ROBOT = Parameter("robot", "go2", "Robot: a name in config/robots, or a file of that form.")
 INTERFACE = Parameter("interface", "lo", "Network interface of the robot's DDS; never guessed.")
 DOMAIN = Parameter("domain", 0, "DDS domain of the robot's own bus (0 on the robot).", (0, 232))
 WIRE = (ROBOT, INTERFACE, DOMAIN)
@@ -179,7 +179,7 @@ def _profile_names() -> tuple[str, ...]:
 
 
 def talk_by_sockets(environment: MutableMapping[str, str]) -> None:
-    """Keep Fast DDS off its shared memory, unless the user has said how it is to talk.
+    """Keep Fast DDS off shared memory, unless the user has chosen a transport.
 
     A killed process (the supervisor kills a control that hangs) leaves locks there on which others
     may wait forever. Sockets have no such locks and cost no more here. The discovery range

@@ -55,7 +55,7 @@ from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import DdsLink
 
 ODOM_SOURCE = Parameter(
-    "odom_source", LEGS, "Whose odometry: 'legs', or the topic of another nav_msgs/Odometry."
+    "odom_source", LEGS, "Source of odometry: 'legs', or the topic of another nav_msgs/Odometry."
 )
 POLICY = (
     ROBOT,
@@ -65,23 +65,23 @@ POLICY = (
         "Policy: a name in policies/, or a folder; '' for none. Several, with commas between: the "
         "first one walks until another is asked for.",
     ),
-    Parameter("fallback", "", "Policy that takes over when the active one is astray; '' for none."),
+    Parameter("fallback", "", "Policy that takes over when the active one fails; '' for none."),
     ODOM_SOURCE,
 )
 DRIVER = (
     *WIRE,
     CLOCK,
     FOREIGN_SIMULATOR,
-    Parameter("stage", "", "How far it may go: a stage in config/stages.yaml; '' for its default."),
-    Parameter("adaptation", "none", "What it corrects: none, strength, mrac, velocity, all."),
-    Parameter("supervised", True, "Move only under a safety supervisor. False for tests alone."),
+    Parameter("stage", "", "Deployment stage in config/stages.yaml; '' for the default."),
+    Parameter("adaptation", "none", "Adaptation: none, strength, mrac, velocity, all."),
+    Parameter("supervised", True, "Move only under a safety supervisor. False only in tests."),
     Parameter("real", True, "A real robot may be at the other end, unless that is this machine."),
     Parameter("runs", "runs", "Real: folder with the runs that clear a policy for its stage."),
     Parameter("last_run", "", "Real: the run one stage below; else found in runs."),
     Parameter("ungated", "", "Real, no passing gate: the words that accept it."),
     ODOM_SOURCE,
-    Parameter("remote", "unitree", "What the robot's remote means: a file in config/pads."),
-    Parameter("gamepad", "xbox", "What a gamepad on `joy` means: a file in config/pads."),
+    Parameter("remote", "unitree", "Button map of the robot's remote: a file in config/pads."),
+    Parameter("gamepad", "xbox", "Button map of a gamepad on `joy`: a file in config/pads."),
     Parameter("publish_rate", 100.0, "Rate of the state topics, Hz.", (1.0, 500.0)),
 )
 SLOW_S = 1.0
@@ -258,7 +258,7 @@ class ControlNode(Driver):
     def _tell_mirror_failure(self, error: Exception, failures: int) -> None:
         """A telemetry failure never damps a walking robot; if it persists, the robot sits down."""
         if failures == 1:
-            self.get_logger().error(f"the mirror failed, and goes on: {error!r}")
+            self.get_logger().error(f"the mirror failed and continues: {error!r}")
         if failures == MIRROR_FAILS:
             self.get_logger().fatal("the mirror fails again and again: sitting down")
             self._stop.request(1)

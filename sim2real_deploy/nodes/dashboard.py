@@ -30,10 +30,10 @@ from sim2real_deploy.robots import load_robot
 
 PARAMETERS = (
     ROBOT,
-    Parameter("stage", "", "Whose velocities the sliders reach: a stage in config/stages.yaml."),
-    Parameter("policy", "", "Policies that are loaded, with commas between: a button for each."),
+    Parameter("stage", "", "Stage in config/stages.yaml that bounds the sliders."),
+    Parameter("policy", "", "Loaded policies, comma-separated: a button for each."),
     Parameter("host", "127.0.0.1", "Address to serve on; any but this machine's needs a token."),
-    Parameter("port", 8080, "Port to serve on; the next free one when it is taken.", (1, 65535)),
+    Parameter("port", 8080, "Port to serve on; the next free one if it is taken.", (1, 65535)),
     Parameter("token", "", "Needed to command; generated and logged if needed and empty."),
     Parameter("real", False, "A real robot: the page asks for a token on this machine, too."),
     Parameter("rate", 20.0, "How often the robot is drawn, Hz.", (1.0, 60.0)),

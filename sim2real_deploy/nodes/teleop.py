@@ -30,7 +30,9 @@ from sim2real_deploy.nodes.stack_client import StackClient
 
 PARAMETERS = (
     ROBOT,
-    Parameter("stage", "field", "The fastest that keys may ask for; control has its own limits."),
+    Parameter(
+        "stage", "field", "Largest velocity that the keys command; control has its own limits."
+    ),
 )
 PERIOD_S = 0.05
 

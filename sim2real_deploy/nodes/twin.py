@@ -46,9 +46,9 @@ from sim2real_deploy.twin.session import describe
 PARAMETERS = (
     *WIRE,
     CLOCK,
-    Parameter("floor", "flat", "What it stands on.", choices=tuple(FLOORS)),
-    Parameter("preset", "default", "Which one: its name in config/twins, or ideal."),
-    Parameter("mount", "free", "How its trunk is held.", choices=("free", "fixed", "hung")),
+    Parameter("floor", "flat", "Floor.", choices=tuple(FLOORS)),
+    Parameter("preset", "default", "Twin preset: a name in config/twins, or ideal."),
+    Parameter("mount", "free", "How the trunk is held.", choices=("free", "fixed", "hung")),
     Parameter("seed", 0, "Seed of the rough floor and of all noise.", (0, 2**31 - 1)),
     Parameter("sport_mode", True, "Vendor's sport mode on at boot, as on the robot."),
     Parameter("odometry_rate", 50.0, "Ground truth on ~/odom, Hz.", (1.0, 200.0)),
