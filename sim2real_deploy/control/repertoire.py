@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.policy.policy import BLIND_S, Policy
 from sim2real_deploy.robots import RobotState
 from sim2real_deploy.robots.vectors import Numbers
 from sim2real_deploy.safety.events import Event
@@ -144,6 +144,8 @@ class Repertoire:
         if self.refuge is None:
             self._run(self.active, state, command)
             return ""
+        if self.policies[self.active].scan_overdue:
+            return f"no height scan for {BLIND_S:g} s"
         try:
             self._run(self.active, state, command)
         except Exception as error:

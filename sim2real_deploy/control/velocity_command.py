@@ -58,12 +58,12 @@ class VelocityCommand:
         self._braking = True
         self._reached = None
 
-    def shape(self, now_ns: int) -> tuple[float, ...]:
+    def shape(self, now_ns: int, may_move: bool = True) -> tuple[float, ...]:
         """The velocity for now: within the stage's speed and acceleration, going to zero when the
-        request is stale."""
+        request is stale or the policy may not move."""
         asked = self._asked
         goal, haste = REST, BRAKING
-        if asked is not None and now_ns <= asked[4] and not self._braking:
+        if asked is not None and now_ns <= asked[4] and may_move and not self._braking:
             goal, haste = asked[:3], 1.0
         elapsed = 0.0 if self._shaped_ns is None else (now_ns - self._shaped_ns) / 1e9
         self._shaped_ns = now_ns

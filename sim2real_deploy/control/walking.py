@@ -113,7 +113,7 @@ class Walking:
         self.late += behind and self.due_ns > 0
         self.due_ns = (now_ns if behind else self.due_ns) + period_ns
         self.stepped_ns = time.monotonic_ns()
-        command = self._velocity.shape(now_ns)
+        command = self._velocity.shape(now_ns, not repertoire.policy.blind)
         if self._adaptation is not None:
             command = self._steer(self._adaptation, repertoire.policy, state, may_adapt)
         astray = repertoire.step(state, command, now_ns)

@@ -14,7 +14,8 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.engines import SimulatedRobot
 from sim2real_deploy.gate.lockstep_supervisor import LockstepSupervisor
 from sim2real_deploy.policy.bundle import Bundle
-from sim2real_deploy.policy.height_grid import height_grid
+from sim2real_deploy.policy.height_grid import flat_scan, height_grid
+from sim2real_deploy.policy.policy import HEIGHT_SCAN
 from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.robots.geometry import heading, tilt
 from sim2real_deploy.safety.chain import CLEAR
@@ -55,6 +56,7 @@ class Drive:
         self.controller = Controller(self.spec, limits, walks, adapts)
         grid = None if bundle is None else height_grid(bundle.contract)
         self._scan = None if grid is None else HeightScan(robot.floor, grid, scan_errors)
+        self._flat = None if bundle is None or grid is not None else flat_scan(bundle.contract)
         self.controller.situation.sport_released = True
         self.safety = (
             LockstepSupervisor(self.controller, self.link, stage, SUPERVISED_EVERY)
@@ -66,10 +68,11 @@ class Drive:
 
     def tick(self) -> RobotState | None:
         state = self.link.wait(self._period)
+        seen = self._flat
         if self._scan is not None:
             seen = self._scan.look(self.link.now_ns() / 1e9, self.robot.base_truth)
-            if seen is not None:
-                self.controller.repertoire.policies[0].give("height_scan", seen)
+        if seen is not None:
+            self.controller.repertoire.policies[0].give(HEIGHT_SCAN, seen)
         verdict = CLEAR if self.safety is None else self.safety.verdict(state, self.sent)
         self.sent = self.controller.step(state, self.link.now_ns(), verdict)
         if self.sent is not None:

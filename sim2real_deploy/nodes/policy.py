@@ -15,7 +15,7 @@ from sim2real_deploy.nodes.common import REPLAYED, SENSOR, heard
 from sim2real_deploy.nodes.frames import Frames
 from sim2real_deploy.nodes.outside_odometry import LEGS, flaw_of
 from sim2real_deploy.nodes.typed import Typed
-from sim2real_deploy.policy.policy import Policy
+from sim2real_deploy.policy.policy import BLIND_S, HEIGHT_SCAN, Policy
 
 
 class PolicyNode(Node):
@@ -55,13 +55,19 @@ class PolicyNode(Node):
     def show(self, ticks: Ticks, typed: Typed | None = None) -> None:
         for shown in self._shown:
             shown.show(ticks, typed)
+            if shown.policy.blind and len(ticks.steps_of(shown.place)):
+                self.get_logger().warning(
+                    f"{shown.policy.contract.name}: no height scan on {topics.extra(HEIGHT_SCAN)}, "
+                    f"or none for {BLIND_S:g} s: it stands until one comes",
+                    throttle_duration_sec=5.0,
+                )
 
 
 class _Shown:
     """One policy's topics."""
 
     def __init__(self, node: Node, policy: Policy, place: int) -> None:
-        self._place, name = place, policy.contract.name
+        self.policy, self.place, name = policy, place, policy.contract.name
         self._labels, self._joints = policy.labels, policy.contract.joints
         names = topics.observation(name, place), topics.action(name, place)
         self._observations, self._actions = (
@@ -76,17 +82,17 @@ class _Shown:
         self._action = Float32MultiArray(layout=labelled(policy.contract.joints))
 
     def show(self, ticks: Ticks, typed: Typed | None) -> None:
-        seen, given = ticks.observations[self._place], ticks.actions[self._place]
+        seen, given = ticks.observations[self.place], ticks.actions[self.place]
         if typed is not None:
-            for row in ticks.steps_of(self._place):
+            for row in ticks.steps_of(self.place):
                 typed.show_step(self._labels, seen[row].tolist(), self._joints, given[row].tolist())
         if self._estimates is not None and heard(self._estimates):
-            for row in ticks.steps_of(self._place):
-                self._estimate.data = floats(ticks.estimates[self._place][row])
+            for row in ticks.steps_of(self.place):
+                self._estimate.data = floats(ticks.estimates[self.place][row])
                 self._estimates.publish(self._estimate)
         if not (heard(self._observations) or heard(self._actions)):
             return
-        for row in ticks.steps_of(self._place):
+        for row in ticks.steps_of(self.place):
             self._observation.data = floats(seen[row])
             self._action.data = floats(given[row])
             self._observations.publish(self._observation)

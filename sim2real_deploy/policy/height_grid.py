@@ -46,6 +46,16 @@ def height_grid(contract: Contract) -> HeightGrid | None:
     return next((grid for grid in map(grid_of, terms) if grid is not None), None)
 
 
+def flat_scan(contract: Contract) -> tuple[float, ...] | None:
+    """What a policy that observes heights sees on flat ground, by its contract; None without."""
+    for term in (term for group in contract.observations for term in group.terms):
+        if term.name == "height_scan":
+            flat = float(term.params.get("flat", 0.0))  # type: ignore[arg-type]
+            count = int(float(term.params["count"]))  # type: ignore[arg-type]
+            return (flat,) * count
+    return None
+
+
 def grid_of(term: Term) -> HeightGrid | None:
     """Where the points of a `height_scan` term are; None for other terms and unplaced points."""
     size = term.params.get("size", ())

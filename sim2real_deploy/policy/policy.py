@@ -23,7 +23,9 @@ from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.robots.vectors import Numbers, clip
 
+HEIGHT_SCAN = "height_scan"
 OUTSIDE_STEPS = 10  # policy steps after which a velocity given from outside is stale
+BLIND_S = 0.5  # after this long without a height scan the last one is not walked on
 SMALLEST_STD = 1e-3  # or a term that hardly varied in training would make any value surprising
 
 
@@ -86,6 +88,8 @@ class Policy:
         self._steps = 0
         self._gait_period_s = _gait_period(contract)
         self._outside: tuple[Numbers, int] | None = None  # a velocity, and the step it came in
+        self._scanned = False  # a height scan came since the last reset
+        self._scan_step = 0  # in which it came, or of the reset
 
     @property
     def action(self) -> Floats:
@@ -118,14 +122,15 @@ class Policy:
             self._motion.reset()
         self._inputs.action = (0.0,) * len(self.contract.joints)
         self._outside = None
-        self._steps = 0
+        self._scanned = False
+        self._steps = self._scan_step = 0
 
     def keep_time(self, other: "Policy") -> None:
         """After `reset`: start the gait clock at the phase of another policy's."""
         own, theirs = self._gait_period_s, other._gait_period_s
         if own and theirs:
             phase = other._steps / other.contract.rate_hz / theirs
-            self._steps = round(phase * own * self.contract.rate_hz)
+            self._steps = self._scan_step = round(phase * own * self.contract.rate_hz)
 
     def observe(self, state: RobotState, command: Numbers) -> None:
         self._see(state, command)
@@ -171,6 +176,19 @@ class Policy:
         if not all(map(math.isfinite, values)):
             raise Refusal(f"'{name}': a value is not finite; the last finite ones stay in force")
         self._inputs.given[name] = tuple(values)
+        if name == HEIGHT_SCAN:
+            self._scanned, self._scan_step = True, self._steps
+
+    @property
+    def scan_overdue(self) -> bool:
+        """It observes a height scan, and the last one is too old."""
+        since = self._steps - self._scan_step
+        return HEIGHT_SCAN in self.extras and since > BLIND_S * self.contract.rate_hz
+
+    @property
+    def blind(self) -> bool:
+        """It observes a height scan and has none, or only an old one: it must not go anywhere."""
+        return self.scan_overdue or (HEIGHT_SCAN in self.extras and not self._scanned)
 
     def infer(self) -> Floats:
         """The joint targets in SDK order; not checked for being finite, the caller does that."""
@@ -255,7 +273,7 @@ def _extras(contract: Contract) -> dict[str, int]:
             if term.name == "extra_command":
                 default = term.params["default"]
                 sizes[str(term.params["name"])] = len(default) if isinstance(default, tuple) else 1
-            elif term.name == "height_scan":
+            elif term.name == HEIGHT_SCAN:
                 sizes[term.name] = int(float(term.params["count"]))  # type: ignore[arg-type]
     return sizes
 

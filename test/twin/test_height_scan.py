@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sim2real_deploy.control.modes import Mode
+from sim2real_deploy.control.repertoire import Fallback, Repertoire
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.drive import Drive
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
@@ -85,3 +87,47 @@ def test_a_grid_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
     bundle = perceptive(tmp_path, size=[1.0, 1.0])
     with pytest.raises(Refusal, match="its grid has 121 points"):
         height_grid(bundle.contract)
+
+
+@pytest.mark.parametrize("placed", [True, False])
+def test_it_goes_nowhere_without_a_fresh_scan(tmp_path: Path, placed: bool) -> None:
+    """Silent or old, the scan is not walked on: it stands, and walks on when one comes."""
+    changes = {} if placed else {"size": [], "resolution": 0.0}
+    drive = Drive(perceptive(tmp_path, **changes), TwinRobot(GO2))
+    scan, flat = drive._scan, drive._flat
+    assert (scan is None, flat is None) == (not placed, placed)
+
+    def walk(seconds: float) -> float:
+        for _ in range(round(seconds / 0.002)):
+            drive.walk_at((0.3, 0.0, 0.0))
+            drive.tick()
+        return drive.controller.velocity.shaped[0]
+
+    drive.stand()
+    drive._scan = drive._flat = None
+    drive.start()
+    assert walk(0.3) == 0.0  # none since the walk began
+    drive._scan, drive._flat = scan, flat
+    assert walk(1.0) == pytest.approx(0.3)
+    drive._scan = drive._flat = None
+    assert walk(0.3) == pytest.approx(0.3)  # not old yet
+    assert walk(1.2) == 0.0
+    assert drive.controller.mode is Mode.WALKING
+    drive._scan, drive._flat = scan, flat
+    assert walk(1.0) == pytest.approx(0.3)
+
+
+def test_a_fallback_takes_over_from_a_policy_that_no_longer_sees(tmp_path: Path) -> None:
+    bundle = perceptive(tmp_path)
+    blind = load_bundle("go2_walk", GO2)
+    both = Repertoire([bundle.open(), blind.open()], Fallback("go2_walk", 12.0, 0.1))
+    drive = Drive(bundle, TwinRobot(GO2), policies=both)
+    drive.stand_and_walk()
+    for _ in range(500):
+        drive.tick()
+    assert both.active == 0
+    drive._scan = None
+    for _ in range(400):
+        drive.tick()
+    assert both.name == "go2_walk"
+    assert "no height scan for 0.5 s" in drive.controller.walking.switched
