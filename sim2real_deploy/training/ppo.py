@@ -170,6 +170,7 @@ class Learner:
         mean = batch.mean.flatten(0, 1)
         old_log_std = self.actor.log_std.detach().clone()
         old = batch.log_probability.flatten()
+        mirror_old = self._mirrored_log_probability(observation, mirror_felt, action)
         self.critic_optimiser.param_groups[0]["lr"] = ppo.critic_rate * anneal
         losses = torch.zeros(4)
         size = len(advantage) // ppo.minibatches
@@ -183,6 +184,7 @@ class Learner:
                     mirror_felt[pick],
                     action[pick],
                     old[pick],
+                    mirror_old[pick],
                     advantage[pick],
                     mean[pick],
                     old_log_std,
@@ -227,6 +229,18 @@ class Learner:
                 return felt, felt
             return felt, self.actor.feel(self.mirror_observation(observation))
 
+    def _mirrored_log_probability(
+        self, observation: Tensor, mirror_felt: Tensor, action: Tensor
+    ) -> Tensor:
+        """Of the mirrored actions when the batch was collected. A policy is never quite symmetric;
+        with the original's probability instead, a little asymmetry drowns the gradient as soon as
+        the spread of the actions is small."""
+        if self.mirror_observation is None or self.mirror_action is None:
+            return torch.zeros(len(observation))
+        with torch.no_grad():
+            mean = self.actor.act_on(self.mirror_observation(observation), mirror_felt)
+            return log_probability(self.mirror_action(action), mean, self.actor.log_std)
+
     def _policy_loss(
         self,
         observation: Tensor,
@@ -234,6 +248,7 @@ class Learner:
         mirror_felt: Tensor,
         action: Tensor,
         old: Tensor,
+        mirror_old: Tensor,
         advantage: Tensor,
         old_mean: Tensor,
         old_log_std: Tensor,
@@ -243,7 +258,7 @@ class Learner:
             observation = torch.cat([observation, self.mirror_observation(observation)])
             felt = torch.cat([felt, mirror_felt])
             action = torch.cat([action, self.mirror_action(action)])
-            old, advantage = old.repeat(2), advantage.repeat(2)
+            old, advantage = torch.cat([old, mirror_old]), advantage.repeat(2)
         mean = self.actor.act_on(observation, felt)
         log_std = self.actor.log_std
         ratio = (log_probability(action, mean, log_std) - old).exp()

@@ -78,6 +78,23 @@ def test_the_mirror_teaches_the_side_that_was_never_seen() -> None:
     assert error[True] < error[False] / 2
 
 
+def test_a_little_asymmetry_does_not_drown_what_the_mirror_teaches() -> None:
+    """While the actor stays as it was, no action is more or less likely than when it was taken,
+    nor is its mirror image: the loss is the mean advantage, which is 0."""
+    torch.manual_seed(0)
+    learner = Learner(1, 1, 1, NETWORK, PPO, FELT, lambda values: -values, lambda values: -values)
+    with torch.no_grad():
+        list(learner.actor.act.parameters())[-1].fill_(0.2)  # the same answer on both sides
+        learner.actor.log_std.fill_(-3.0)
+        batch = Batch.empty(STEPS, COUNT, 1, 1, 1)
+        batch.observation = torch.rand(STEPS, COUNT, 1)
+        batch.action, batch.log_probability, batch.mean = learner.actor.sample(batch.observation)
+        batch.reward = torch.randn(STEPS, COUNT)
+        batch.ended = torch.ones(STEPS, COUNT)
+    figures = learner.learn(batch, torch.zeros(COUNT), critic_alone=True)
+    assert figures["policy_loss"] == pytest.approx(0.0, abs=1e-4)
+
+
 def test_the_learning_rate_follows_the_size_of_the_updates() -> None:
     learner = Learner(1, 1, 1, NETWORK, PPO, FELT)
     start = learner.rate
