@@ -32,7 +32,7 @@ def write_identify_report(path: Path, found: Identified, file: TwinFile) -> None
 def _figures(found: Identified, file: TwinFile) -> Section:
     head = ("figure", "joint", "before", "found", "95 %", "verdict")
     text = (
-        "Intervals come from drawing stretches of the recordings anew; a figure that is not "
+        "Intervals come from a bootstrap over stretches of the recordings; a figure that is not "
         "excited may be anything within its interval; the values of a joint belong together."
     )
     return Section("Figures", text, [table(head, summary(found, file))])

@@ -62,7 +62,7 @@ def gap(
     if together is not None and len(found) > 1:
         typer.echo(together.words())
         for difference in together.unlike:
-            typer.echo(f"  still unlike: {difference.words}")
+            typer.echo(f"  still differs: {difference.words}")
     if html is not None:
         write_gap_page(html, found, twin, together)
         typer.echo(f"page: {html}")

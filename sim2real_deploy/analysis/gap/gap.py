@@ -62,14 +62,14 @@ class Gap:
 
     def verdict(self) -> str:
         if self.same:
-            return "Nobody could tell this robot from the twin."
+            return "This robot cannot be told from the twin."
         if not self.another_world:
             return "The causes below explain most of it."
         furthest = ", ".join(list(self.left_channels)[:NAMED_CHANNELS])
-        some = (
-            "What has a name does not explain it" if self.causes else "No known cause explains it"
+        some = "The causes found do not explain it" if self.causes else "No known cause explains it"
+        return (
+            f"{some}: the robot differs in ways that the twin does not model, most in {furthest}."
         )
-        return f"{some}: in part this is another world than the twin's, most in {furthest}."
 
     def raw(self) -> dict[str, Any]:
         """For --json."""

@@ -73,7 +73,7 @@ def _together(together: Together) -> Section:
         unlike: list[list[Cell]] = [
             [u.name, f"{u.robot:.3g}", f"{u.twin:.3g}", u.unit] for u in together.unlike
         ]
-        tables.append(table(("still unlike", "robot", "twin", ""), unlike))
+        tables.append(table(("still differs", "robot", "twin", ""), unlike))
     return Section("All walks together", together.words() + ".", tables)
 
 

@@ -67,7 +67,7 @@ def _gaps(loop: Loop) -> Section:
              f"{before['auc']:.2f} / {after['auc']:.2f}", *causes]
         )  # fmt: skip
     head = ("walk", "gap before / after", "AUC", "causes before", "causes after")
-    text = "The recorded walks against the twin that was there, and against the identified one."
+    text = "The recorded walks against the initial twin, and against the identified one."
     return Section("Robot and twin", text, [table(head, rows)])
 
 
@@ -78,7 +78,7 @@ def _learnt(loop: Loop) -> Section:
         ["delta action", result["action"]],
         *(["gap", words] for words in result["added_by_gap"]),
     ]
-    text = "What the identified figures leave over, and what of it went into the twin."
+    text = "What the identified figures leave unexplained, and which networks went into the twin."
     return Section("Learnt", text, [table(("what", "found"), rows)])
 
 
