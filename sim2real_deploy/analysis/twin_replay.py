@@ -55,7 +55,7 @@ class TwinReplay:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedMotion:
+class RecordedStates:
     """Recorded states at the wire's rate, with the commands that followed each."""
 
     q: npt.NDArray[Any]
@@ -80,7 +80,7 @@ class RecordedMotion:
         twin.place(base, velocity, q, self.dq[index], torque)
 
 
-def motion_of_bag(recorded: Recorded, start_s: float, seconds: float) -> RecordedMotion:
+def motion_of_bag(recorded: Recorded, start_s: float, seconds: float) -> RecordedStates:
     for name in (LOW_STATE, LOW_CMD):
         recorded.bag.require(name)
     loaded = recorded.load((LOW_STATE, ODOMETRY))
@@ -90,7 +90,7 @@ def motion_of_bag(recorded: Recorded, start_s: float, seconds: float) -> Recorde
     if len(chosen) < 2:
         raise Refusal(f"{recorded.bag.path}: has no states from {start_s:g} s on")
     log_ns = states.log_ns[chosen]
-    return RecordedMotion(
+    return RecordedStates(
         q=states["q"][chosen],
         dq=states["dq"][chosen],
         torque=states["torque"][chosen],
@@ -102,7 +102,7 @@ def motion_of_bag(recorded: Recorded, start_s: float, seconds: float) -> Recorde
 
 
 def roll_out(
-    twin: TwinRobot, motion: RecordedMotion, start: int, steps: int, lead_in: int = LEAD_IN
+    twin: TwinRobot, motion: RecordedStates, start: int, steps: int, lead_in: int = LEAD_IN
 ) -> tuple[Vector, Vector, Vector]:
     """From a recorded state on: the twin's joints, attitude and world velocity at each step.
 
@@ -123,7 +123,7 @@ def roll_out(
     return q, quaternions, velocity
 
 
-def replay_errors(twin: TwinRobot, motion: RecordedMotion, window_s: float) -> ReplayErrors:
+def replay_errors(twin: TwinRobot, motion: RecordedStates, window_s: float) -> ReplayErrors:
     """Over all windows that the motion has room for."""
     rate = twin.robot.wire.rate_hz
     steps = min(round(window_s * rate), len(motion) - 1)
@@ -154,7 +154,7 @@ def replay_in_twin(
 
 
 def _apart(
-    twin: TwinRobot, motion: RecordedMotion, start: int, steps: int
+    twin: TwinRobot, motion: RecordedStates, start: int, steps: int
 ) -> tuple[npt.NDArray[np.float64], Vector, Vector]:
     """How far joints, tilt and velocity are apart after each wire period."""
     q, quaternions, velocity = roll_out(twin, motion, start, steps)

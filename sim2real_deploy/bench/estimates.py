@@ -36,14 +36,14 @@ USUAL_DELAY_S = 0.006  # of the default twin, bus and boards
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenRobot:
+class UnseenRobot:
     payload: float  # kg
     strength: float  # of the default twin's
     more_delay: float  # s
     floor: float  # friction
 
     @classmethod
-    def of_seed(cls, seed: int) -> "HiddenRobot":
+    def of_seed(cls, seed: int) -> "UnseenRobot":
         rng = np.random.default_rng([seed, 99])
         payload, strength = rng.uniform(0.0, 4.0), rng.uniform(0.8, 1.05)
         return cls(payload, strength, PERIOD_S * rng.integers(0, 9), rng.uniform(0.4, 1.1))
@@ -95,7 +95,7 @@ def _accuracy(pairs: np.ndarray) -> tuple[float, float, float, float]:
 
 def _walk(bundle: Bundle, seed: int) -> tuple[dict[str, float], dict[str, float]]:
     """The true figures of a hidden robot, and the network's estimates of them."""
-    hidden = HiddenRobot.of_seed(seed)
+    hidden = UnseenRobot.of_seed(seed)
     robot = hidden.build(bundle.spec, seed)
     drive = Drive(bundle, robot)
     drive.stand_and_walk()

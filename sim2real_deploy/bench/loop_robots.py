@@ -36,7 +36,7 @@ RECORDED = 5000  # first seed of the walks that the loop sees
 CONFIG = "go2_walk"
 
 
-def hidden_robot(bundle: Bundle, nominal: Imperfections, number: int) -> Imperfections:
+def hidden_twin(bundle: Bundle, nominal: Imperfections, number: int) -> Imperfections:
     """A twin with weak and uneven motors, more friction, a payload and delayed commands."""
     rng = np.random.default_rng([77, number])
     world = World(
@@ -119,7 +119,7 @@ def _one(
     place: Path,
     told: Any,
 ) -> dict[str, Any]:
-    hidden = hidden_robot(bundle, nominal, number)
+    hidden = hidden_twin(bundle, nominal, number)
     bag = place / "walk"
     if not (bag / "metadata.yaml").is_file():
         told("walks")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sim2real_deploy.bench.adaptation_idle import IdleRow, fewer_by_chance
-from sim2real_deploy.bench.estimates import HiddenRobot, _accuracy
+from sim2real_deploy.bench.estimates import UnseenRobot, _accuracy
 from sim2real_deploy.robots import load_robot
 
 SPEC = load_robot("go2")
@@ -18,12 +18,12 @@ def test_accuracy_tells_bias_from_what_is_not_seen():
 
 
 def test_a_hidden_robot_is_what_it_says():
-    hidden = HiddenRobot(2.0, 0.9, 0.004, 0.5)
+    hidden = UnseenRobot(2.0, 0.9, 0.004, 0.5)
     motors = hidden.build(SPEC, 3).imperfections.motors
-    plain = HiddenRobot(0.0, 1.0, 0.0, 0.8).build(SPEC, 3).imperfections.motors
+    plain = UnseenRobot(0.0, 1.0, 0.0, 0.8).build(SPEC, 3).imperfections.motors
     assert motors.strengths(SPEC) == pytest.approx(0.9 * plain.strengths(SPEC))
     assert motors.delay - plain.delay == pytest.approx(0.004)
-    assert HiddenRobot.of_seed(5) == HiddenRobot.of_seed(5)
+    assert UnseenRobot.of_seed(5) == UnseenRobot.of_seed(5)
 
 
 def test_worse_is_more_error_with_than_without():

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from sim2real_deploy.bench.loop import HIDDEN, Kept, _judged, commands_of
-from sim2real_deploy.bench.loop_robots import hidden_robot
+from sim2real_deploy.bench.loop_robots import hidden_twin
 from sim2real_deploy.policy.bundle import load_own_bundle
 from sim2real_deploy.twin.config import Imperfections, Trunk
 from sim2real_deploy.twin.files import load_imperfections
@@ -37,8 +37,8 @@ def test_a_cause_must_come_first_and_be_of_the_right_size() -> None:
 
 def test_hidden_robots_differ_and_are_the_same_again() -> None:
     bundle, nominal = load_own_bundle("go2_walk"), load_imperfections()
-    robots = [hidden_robot(bundle, nominal, number) for number in range(5)]
-    assert robots == [hidden_robot(bundle, nominal, number) for number in range(5)]
+    robots = [hidden_twin(bundle, nominal, number) for number in range(5)]
+    assert robots == [hidden_twin(bundle, nominal, number) for number in range(5)]
     assert len({robot.model_dump_json() for robot in robots}) == 5
     for robot in robots:
         strengths = robot.motors.strengths(bundle.spec) / nominal.motors.strengths(bundle.spec)

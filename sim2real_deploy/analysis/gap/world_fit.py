@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sim2real_deploy.analysis.gap.walk import Array, Walk
-from sim2real_deploy.analysis.twin_replay import RecordedMotion, roll_out
+from sim2real_deploy.analysis.twin_replay import RecordedStates, roll_out
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.floors import Floor
@@ -102,8 +102,8 @@ def fit_world(
     return world, float(np.sqrt(np.mean(now**2)))
 
 
-def motion_of_walk(walk: Walk) -> RecordedMotion:
-    return RecordedMotion(
+def motion_of_walk(walk: Walk) -> RecordedStates:
+    return RecordedStates(
         q=walk["q"],
         dq=walk["dq"],
         torque=walk["torque"],
@@ -128,7 +128,7 @@ def _starts(walk: Walk) -> list[int]:
     return [int(row) for row in np.linspace(first, last, WINDOWS)]
 
 
-def _errors(twin: TwinRobot, motion: RecordedMotion, starts: Sequence[int]) -> Array:
+def _errors(twin: TwinRobot, motion: RecordedStates, starts: Sequence[int]) -> Array:
     steps = round(WINDOW_S * twin.robot.wire.rate_hz)
     looks = np.arange(EVERY - 1, steps, EVERY)
     found = []
