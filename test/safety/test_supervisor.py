@@ -375,6 +375,14 @@ def test_the_first_look_knows_of_no_time_before_it() -> None:
     assert supervisor.update(healthy_inputs(S, state=fast), S).verdict.stop is Stop.NONE
 
 
+def test_a_look_between_two_states_has_still_seen_the_robot() -> None:
+    world = World()
+    world.run(0.1)
+    between = world.cycle(silent=True)
+    assert between.verdict.may_start
+    assert world.cycle(silent=True, report=DAMPING, reset_asked=True).reset_refused == ""
+
+
 def test_a_reset_is_refused_while_the_cause_is_there() -> None:
     world = stopped_world()
     world.run(0.1, state={"quaternion": UPSIDE_DOWN}, **OBEYING)
