@@ -585,9 +585,19 @@ def test_a_policy_that_runs_away_is_stopped_by_the_supervisors_own_odometry() ->
     assert world.keys == ["overspeed"]
 
 
-def test_a_robot_that_spins_is_stopped() -> None:
+@pytest.mark.parametrize("left", [1.2, -1.2])
+def test_sideways_is_as_fast_as_forwards(left: float) -> None:
     world = World()
-    spin = {"gyroscope": np.array([0.001, 0, 2.2], np.float32)}
+    world.run(1.0, state=rolling(0.0, left / 2))
+    assert world.keys == []
+    assert world.until_stop(state=rolling(0.0, left)) < 0.5
+    assert world.keys == ["overspeed"]
+
+
+@pytest.mark.parametrize("turn", [2.2, -2.2])
+def test_a_robot_that_spins_is_stopped(turn: float) -> None:
+    world = World()
+    spin = {"gyroscope": np.array([0.001, 0, turn], np.float32)}
     assert world.until_stop(state=spin) < 0.5
     assert world.keys == ["overturn"]
 

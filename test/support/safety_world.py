@@ -56,14 +56,15 @@ def command(**parts: Any) -> JointCommand:
     )
 
 
-def rolling(speed: float) -> dict[str, Any]:
-    """A state whose feet, all loaded, move backwards under the trunk: it goes forward so fast."""
+def rolling(speed: float, left: float = 0.0) -> dict[str, Any]:
+    """A state whose feet, all loaded, move backwards under the trunk: it goes forward so fast, and
+    to the left."""
     q, dq, torque = GO2.stand_pose.copy(), np.zeros(12, np.float32), np.zeros(12, np.float32)
     for leg in legs_of(GO2):
         _, _, columns = leg.pose(q.tolist())
         jacobian = np.array(columns).T
         places = list(leg.joints)
-        dq[places] = np.linalg.solve(jacobian, [-speed, 0.0, 0.0])
+        dq[places] = np.linalg.solve(jacobian, [-speed, -left, 0.0])
         torque[places] = jacobian.T @ [0.0, 0.0, -37.0]
     return {"q": q, "dq": dq, "torque": torque}
 
