@@ -597,6 +597,8 @@ def test_sideways_is_as_fast_as_forwards(left: float) -> None:
 @pytest.mark.parametrize("turn", [2.2, -2.2])
 def test_a_robot_that_spins_is_stopped(turn: float) -> None:
     world = World()
+    world.run(1.0, state={"gyroscope": np.array([0.001, 0, turn / 2], np.float32)})
+    assert world.keys == []
     spin = {"gyroscope": np.array([0.001, 0, turn], np.float32)}
     assert world.until_stop(state=spin) < 0.5
     assert world.keys == ["overturn"]
