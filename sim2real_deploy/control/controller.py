@@ -19,6 +19,7 @@ from sim2real_deploy.control.trajectory import LetDown, Trajectory
 from sim2real_deploy.control.velocity_command import VelocityCommand
 from sim2real_deploy.control.walking import Walking
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.compiled_step import CompiledStep
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState
 from sim2real_deploy.robots.odometry import LegOdometry
@@ -167,6 +168,12 @@ class Controller:
         if self.mode is not WALKING or self.situation.verdict.stop or self._odometry is not None:
             return 0
         return self.walking.plain_until_ns
+
+    @property
+    def compiled_step(self) -> CompiledStep | None:
+        """The active policy's step for compiled loops, while nothing else depends on it."""
+        policy = self.policy
+        return None if policy is None or self.repertoire.refuge is not None else policy.compiled()
 
     @property
     def surprise(self) -> float:

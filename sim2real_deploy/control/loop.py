@@ -16,11 +16,15 @@ from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.modes import IDLE_MODES, Decision, Mode, ModeEvent
 from sim2real_deploy.control.plain_ticks import (
     ASKED,
+    AWAY_NS,
+    BACK,
     DUE,
     LAST,
     PATIENCE_PERIODS,
     STEP,
-    WRITTEN,
+    STEP_PERIOD,
+    STEPPED,
+    SURPRISE,
     PlainTicks,
 )
 from sim2real_deploy.control.supervision import Supervision
@@ -125,16 +129,24 @@ class ControlLoop:
         to make the next one: it may be there already."""
         controller, times, last_ns = self.controller, plain.times, self._last_ns
         step_ns = controller.plain_until_ns
-        if last_ns is None or last_ns + 1.5 * controller.period_ns >= step_ns:
+        if last_ns is None or not step_ns:
             return False
-        times[WRITTEN], times[LAST], times[DUE] = self.ticks.written, last_ns, self._due_ns
-        times[STEP] = step_ns
+        step = controller.compiled_step
+        if step is None and last_ns + 1.5 * controller.period_ns >= step_ns:
+            return False
+        times[LAST], times[DUE], times[BACK] = last_ns, self._due_ns, last_ns + AWAY_NS
+        times[STEP], times[STEPPED] = step_ns, 0
+        times[STEP_PERIOD] = 0 if step is None else controller.walking.step_period_ns
         self.link.compiled()
-        left = plain.run(self.supervision.orders(controller.situation.verdict))
+        orders = self.supervision.orders(controller.situation.verdict)
+        left = plain.run(orders, controller.repertoire.active, step)
         self.link.catch_up(left)
-        self.ticks.written, now_ns, self._due_ns = times[WRITTEN], times[LAST], times[DUE]
+        now_ns, self._due_ns = times[LAST], times[DUE]
         self._last_ns, controller.state = now_ns, self.link.latest
         controller.walking.clear_tick()
+        if times[STEPPED]:
+            self.ticks.surprise = float(self.ticks.figures[self.ticks.newest, SURPRISE])
+            controller.walking.catch_up(times[STEP], times[STEPPED], self.ticks.surprise)
         if left or now_ns == last_ns:
             return False
         controller.situation.verdict = self.supervision.verdict(now_ns)

@@ -1,9 +1,9 @@
-"""The ticks between two policy steps, compiled: nine of ten while a robot walks.
+"""The ticks of a robot that walks, compiled: between two policy steps, and most of the steps.
 
-A plain tick answers a good state that came in time, under the same orders as the tick before and
-with the same targets. It does what `ControlLoop.tick` does then, and nothing else. In any other
-case the compiled loop returns before it has sent anything, and Python continues with the samples
-and datagrams that it took.
+A plain tick answers a good state that came in time, under the same orders as the tick before. It
+does what `ControlLoop.tick` does then, and nothing else. In any other case the compiled loop
+returns before it has sent anything, and Python continues with the samples and datagrams that it
+took.
 """
 
 from typing import Any, NamedTuple
@@ -11,10 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim2real_deploy.compiled import part, prepare, unlocked
-from sim2real_deploy.control import limits, limits_reference, supervision, ticks
+from sim2real_deploy.control import (
+    limits,
+    limits_reference,
+    supervision,
+    ticks,
+    velocity_command,
+)
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.supervision import Orders, repeats_orders
-from sim2real_deploy.control.ticks import COLUMNS, TickRing
+from sim2real_deploy.control.ticks import COLUMNS, StepColumns, TickRing
+from sim2real_deploy.control.velocity_command import Shaping, shape
+from sim2real_deploy.policy import c_network, compiled_step
+from sim2real_deploy.policy.compiled_step import CompiledStep
+from sim2real_deploy.robots import geometry
 from sim2real_deploy.runtime import world_clock
 from sim2real_deploy.wire import channels, kernels, layout
 from sim2real_deploy.wire import compiled_link as wire
@@ -22,7 +32,10 @@ from sim2real_deploy.wire.compiled_link import CompiledLink
 
 Array = Any  # a numpy array
 PATIENCE_PERIODS = 2.5  # without a state before the loop ticks without one
-WRITTEN, LAST, DUE, STEP, PERIOD, PATIENCE, ASKED = range(7)  # places in `times`
+AWAY_NS = 50_000_000  # the longest that compiled ticks keep Python from what else it does
+# Places in `times`. STEP_PERIOD is 0 if Python makes the policy's steps; STEPPED is when the last
+# compiled one was made, 0 for none.
+LAST, DUE, STEP, STEP_PERIOD, STEPPED, BACK, PERIOD, PATIENCE, ASKED = range(9)
 _TICK, _NOW, _STATE_TICK, _STEPPED, _AGE, _GAP, _WORK, _OBSERVE, _INFER, _WRITE, _MISSED, _STILL = (
     COLUMNS.index(name)
     for name in (
@@ -30,14 +43,20 @@ _TICK, _NOW, _STATE_TICK, _STEPPED, _AGE, _GAP, _WORK, _OBSERVE, _INFER, _WRITE,
         *("observe_ns", "infer_ns", "write_ns", "missed", "stood_still_ns"),
     )
 )
+_VELOCITY, SURPRISE = COLUMNS.index("vx"), COLUMNS.index("surprise")
 
 
-MODULES = wire, channels, kernels, layout, world_clock, limits, limits_reference, supervision, ticks
+MODULES = (
+    *(wire, channels, kernels, layout, world_clock, geometry),
+    *(compiled_step, c_network, velocity_command),
+    *(limits, limits_reference, supervision, ticks),
+)
 
 
 class Rows(NamedTuple):
     """The tick ring's columns, and the arrays that each tick copies into them."""
 
+    count: Array  # one number: rows written
     figures: Array
     limits: Array
     asked: Array
@@ -48,16 +67,33 @@ class Rows(NamedTuple):
 
 
 @part
-def decide(
-    link: CompiledLink, rows: Rows, bounds: Array, taken: int, orders: Orders, fraction: float
-) -> bool:
-    """Encode the answer to the sample taken; False if it is not plain."""
-    if not wire.accept(link, taken) or not repeats_orders(orders):
-        return False
+def decide(link: CompiledLink, rows: Rows, bounds: Array, fraction: float) -> bool:
+    """Limit and encode the answer to the sample accepted; False if it is not plain."""
     motion = wire.motion(link, rows.acted_now.size)
     if not limits.limit(rows.asked_now, motion, fraction, bounds, rows.sent_now, rows.acted_now):
         return False
     return wire.fill(link, rows.sent_now)
+
+
+@part
+def make_step(
+    link: CompiledLink, rows: Rows, shaping: Shaping, step: CompiledStep, now_ns: int
+) -> tuple[int, int]:
+    """Step the policy: its targets in `asked`. Returns how long it observed and inferred, ns; -1
+    if the step is not plain."""
+    start_ns = wire.monotonic_ns(link)
+    shape(shaping, now_ns, True)  # a policy that may be blind is not compiled
+    numbers = link.numbers[link.memo[wire.USED] % wire.KEPT]
+    if not compiled_step.observe(step, numbers, shaping.shaped):
+        return 0, -1
+    seen_ns = wire.monotonic_ns(link)
+    if not compiled_step.infer(step):
+        return 0, -1
+    for j in range(step.target.size):
+        rows.asked_now[0, j] = step.target[j]
+        if step.to_sdk[j, 1]:
+            rows.asked_now[1, j] = step.speed[j]
+    return seen_ns - start_ns, wire.monotonic_ns(link) - seen_ns
 
 
 @part
@@ -74,8 +110,27 @@ def write_row(rows: Rows, written: int) -> Any:
     return rows.figures[row]
 
 
+@part
+def write_step(columns: StepColumns, row: int, step: CompiledStep) -> None:
+    for i in range(step.observation.size):
+        columns.observations[row, i] = step.observation[i]
+    for i in range(step.action.size):
+        columns.actions[row, i] = step.action[i]
+    for i in range(step.estimates.size):
+        columns.estimates[row, i] = step.estimates[i]
+
+
 @unlocked(*(module.__name__ for module in MODULES))
-def run(link: CompiledLink, rows: Rows, bounds: Array, orders: Orders, times: Array) -> int:
+def run(
+    link: CompiledLink,
+    rows: Rows,
+    bounds: Array,
+    orders: Orders,
+    times: Array,
+    shaping: Shaping,
+    step: CompiledStep,
+    columns: StepColumns,
+) -> int:
     """Tick until something is not plain, or until Python has work to do before the next tick.
     Returns how many samples were taken and not used."""
     period_ns = times[PERIOD]
@@ -86,24 +141,48 @@ def run(link: CompiledLink, rows: Rows, bounds: Array, orders: Orders, times: Ar
         now_ns = start_ns - still_ns
         gap_ns = now_ns - times[LAST]
         in_time = still_ns >= 0 and gap_ns <= 2 * period_ns and now_ns <= orders.until_ns
-        if not in_time or now_ns + period_ns // 2 >= times[STEP]:
+        stepping = now_ns + period_ns // 2 >= times[STEP]
+        if stepping and (not times[STEP_PERIOD] or now_ns - times[STEP] > times[STEP_PERIOD]):
             return taken
-        if not decide(link, rows, bounds, taken, orders, orders.fraction):
+        if not in_time:
+            return taken
+        if not wire.accept(link, taken) or not repeats_orders(orders):
+            return taken
+        observe_ns, infer_ns = 0, 0
+        if stepping:
+            observe_ns, infer_ns = make_step(link, rows, shaping, step, now_ns)
+        if infer_ns < 0 or not decide(link, rows, bounds, orders.fraction):
+            if stepping:
+                compiled_step.undo(step)
             return taken
         decided_ns = wire.monotonic_ns(link)
         wire.use(link, now_ns)
-        written = wire.write(link)
+        sent = wire.write(link)
         done_ns = wire.monotonic_ns(link)
-        figures = write_row(rows, times[WRITTEN])
-        figures[_TICK], figures[_NOW] = times[WRITTEN], now_ns
+        written = rows.count[0]
+        figures = write_row(rows, written)
+        figures[_TICK], figures[_NOW] = written, now_ns
         figures[_STATE_TICK], figures[_STILL] = link.memo[wire.TICK], still_ns
-        figures[_STEPPED] = figures[_OBSERVE] = figures[_INFER] = figures[_MISSED] = 0
+        figures[_STEPPED], figures[_OBSERVE], figures[_INFER] = 0, observe_ns, infer_ns
+        figures[_MISSED] = 0
         figures[_AGE] = figures[_WORK] = done_ns - start_ns
         figures[_GAP], figures[_WRITE] = gap_ns, done_ns - decided_ns
-        times[WRITTEN] += 1
+        if stepping:
+            compiled_step.conclude(step)
+            write_step(columns, written % len(rows.figures), step)
+            figures[_STEPPED] = columns.bit[0]
+            for axis in range(shaping.shaped.size):
+                figures[_VELOCITY + axis] = shaping.shaped[axis]
+            known = step.observation, step.statistics, step.judged
+            figures[SURPRISE] = compiled_step.surprise(*known)
+            times[STEP] += times[STEP_PERIOD]
+            times[STEPPED] = start_ns
+        rows.count[0] = written + 1
         times[LAST], times[DUE] = now_ns, now_ns + times[PATIENCE]
-        rehearsed = now_ns + 1.5 * period_ns >= times[STEP]
-        if rehearsed or orders.sizes[0] or times[ASKED] or not written:
+        if orders.sizes[0] or times[ASKED] or not sent or now_ns >= times[BACK]:
+            return 0
+        rehearses = now_ns + 1.5 * period_ns >= times[STEP]  # the next tick steps
+        if rehearses and (not times[STEP_PERIOD] or not compiled_step.rehearse(step)):
             return 0
 
 
@@ -116,16 +195,27 @@ class PlainTicks:
         limiter = controller.limiter
         self._link, self._bounds = link, limiter.bounds
         self._rows = Rows(
-            *(ring.figures, ring.limits, ring.asked, ring.sent),
+            *(ring.count, ring.figures, ring.limits, ring.asked, ring.sent),
             *(controller.asked_block, limiter.sent_block, limiter.acted_bits),
         )
         self._times = np.zeros(ASKED + 1, np.int64)
         self.times = self._times.data  # a view that is quicker to use from Python
         self.times[PERIOD] = controller.period_ns
         self.times[PATIENCE] = round(PATIENCE_PERIODS * controller.period_ns)
+        self._shaping, self._columns = controller.velocity.shaping, ring.step_columns
+        for policy in controller.repertoire.policies:
+            policy.compile()
+        c_network.locate_network()
+        self._no_step, self._no_columns = compiled_step.nothing(), StepColumns.nothing()
         # Compiles now, before the loop runs.
-        prepare(run, link, self._rows, self._bounds, orders, self._times)
+        prepare(run, *self._arguments(orders, self._no_step, self._no_columns))
 
-    def run(self, orders: Orders) -> int:
-        """Returns how many samples were taken and left."""
-        return int(run(self._link, self._rows, self._bounds, orders, self._times))
+    def _arguments(self, orders: Orders, step: CompiledStep, columns: StepColumns) -> Any:
+        known = self._link, self._rows, self._bounds, orders, self._times
+        return (*known, self._shaping, step, columns)
+
+    def run(self, orders: Orders, policy: int, step: CompiledStep | None) -> int:
+        """`step` is that of a policy, by its number in the repertoire; None if Python makes the
+        steps. Returns how many samples were taken and left."""
+        columns = self._no_columns if step is None else self._columns[policy]
+        return int(run(*self._arguments(orders, step or self._no_step, columns)))

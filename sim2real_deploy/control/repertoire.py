@@ -172,6 +172,12 @@ class Repertoire:
         if index == self.active:
             self._surprise = None
 
+    def catch_up(self, surprise: float) -> None:
+        """A compiled loop has stepped the active policy."""
+        assert self.policy is not None
+        self.policy.catch_up()
+        self._surprise = surprise
+
     def rehearse(self, outgoing: bool) -> None:
         """Warm up the policy that the next tick will step."""
         policy = self.old if outgoing else self.policy

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +85,20 @@ def policy_command(column: Mapping[str, npt.NDArray[np.float64]]) -> Floats:
     return given
 
 
+class StepColumns(NamedTuple):
+    """The rows of one policy's steps, for compiled loops."""
+
+    bit: Any  # one number: see `policy_stepped`
+    observations: Any
+    actions: Any
+    estimates: Any
+
+    @classmethod
+    def nothing(cls) -> "StepColumns":
+        """Never used, but of the same types."""
+        return cls(np.zeros(1, np.int64), *np.zeros((3, 1, 1), np.float32))
+
+
 class _Column:
     """Copies of one array, a row per tick. Copying bytes is several times faster than assigning."""
 
@@ -98,13 +112,14 @@ class _Column:
 
 
 class TickRing:
-    """`write` adds a row; compiled loops write theirs into the arrays and then count `written`."""
+    """`write` adds a row; compiled loops write theirs into the arrays, then count them."""
 
     def __init__(self, controller: Controller, capacity: int = CAPACITY) -> None:
         joints = controller.spec.joint_names
         policies = controller.repertoire.policies
         self.columns = (*COLUMNS, *(f"limit.{name}" for name in joints))
-        self.written = 0
+        self.count = np.zeros(1, np.int64)  # rows written
+        self._count = self.count.data
         self.dropped = 0
         self._read = 0
         self._capacity = capacity
@@ -120,6 +135,15 @@ class TickRing:
             [_Column(source, capacity) for source in (p.observation, p.action, p.estimates)]
             for p in policies
         ]
+        self.step_columns = [
+            StepColumns(np.array([1 << k]), *(column.rows for column in columns))
+            for k, columns in enumerate(self._policy_steps)
+        ]
+
+    @property
+    def written(self) -> int:
+        """The number of rows; compiled loops count theirs, too."""
+        return self._count[0]
 
     def write(
         self,
@@ -150,7 +174,12 @@ class TickRing:
                 if controller.walking.stepped >> k & 1:
                     for column in columns:
                         column.copy(row)
-        self.written += 1
+        self._count[0] += 1
+
+    @property
+    def newest(self) -> int:
+        """The place of the last row."""
+        return (self.written - 1) % self._capacity
 
     def drain(self) -> Ticks:
         """Copies of all rows since the last call."""

@@ -1,32 +1,80 @@
 """The velocity command: checked on arrival, shaped when it is used.
 
-A ROS thread writes it and the control loop reads it; they share one tuple, replaced as a whole.
+ROS threads write requests and the control loop reads the newest one, without a lock.
 """
 
 import math
+import threading
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from sim2real_deploy.compiled import compiled
 from sim2real_deploy.control.lease import PLANNER, Lease, Source
 from sim2real_deploy.control.stages import Stage
 from sim2real_deploy.robots.vectors import REST, as_recorded
 
+Array = Any  # a numpy array
 ABSURD = 10.0  # m/s or rad/s: beyond this it is a mistake
 BRAKING = 2.0  # times the stage's acceleration, once nobody commands any more
+KEPT = 8  # requests: a loop that is just reading the newest one has so many to finish
+COUNT, SHAPED_NS, BRAKES = range(3)  # places in `memo`
+CAME, STALE = range(2)  # places in `times`
+NEVER_NS = -1
+
+
+class Shaping(NamedTuple):
+    """A velocity command as loops use it."""
+
+    requests: Array  # the last KEPT: vx, vy, wz
+    times: Array  # of each: when it came, when it becomes stale
+    bounds: Array  # rows: speed, acceleration
+    now: Array  # the velocity reached
+    shaped: Array  # in single precision, as given to the policy and recorded
+    memo: Array
+
+
+@compiled
+def shape(shaping: Shaping, now_ns: int, may_move: bool) -> None:
+    """Move on to the velocity for now: within speed and acceleration, going to zero when the
+    newest request is stale or the policy may not move."""
+    memo, now, slot = shaping.memo, shaping.now, shaping.memo[COUNT] % KEPT
+    in_force = may_move and now_ns <= shaping.times[slot, STALE] and not memo[BRAKES]
+    elapsed = 0.0 if memo[SHAPED_NS] == NEVER_NS else (now_ns - memo[SHAPED_NS]) / 1e9
+    memo[SHAPED_NS] = now_ns
+    for axis in range(now.size):
+        most, reach = shaping.bounds[0, axis], shaping.bounds[1, axis] * elapsed
+        goal = 0.0
+        if in_force:
+            goal = min(max(shaping.requests[slot, axis], -most), most)
+        else:
+            reach *= BRAKING
+        now[axis] = min(max(goal, now[axis] - reach), now[axis] + reach)
+        shaping.shaped[axis] = np.float32(now[axis])
 
 
 class VelocityCommand:
     def __init__(self, stage: Stage) -> None:
         self.most = (stage.velocity.vx, stage.velocity.vy, stage.velocity.wz)
         rise = stage.acceleration
-        self._acceleration = (rise.vx, rise.vy, rise.wz)
         self._lease = Lease()
-        # vx, vy, wz, when it came, when it becomes stale
-        self._asked: tuple[float, float, float, int, int] | None = None
-        self._braking = False
-        self._now = [0.0, 0.0, 0.0]
-        self._shaped_ns: int | None = None
-        self._reached: tuple[float, ...] | None = None  # the request that `shaped` has reached
-        self.shaped: tuple[float, ...] = REST  # as given to the policy
+        self._offering = threading.Lock()
+        self.shaping = Shaping(
+            requests=np.zeros((KEPT, 3)),
+            times=np.full((KEPT, 2), NEVER_NS),
+            bounds=np.array((self.most, (rise.vx, rise.vy, rise.wz))),
+            now=np.zeros(3),
+            shaped=np.zeros(3),
+            memo=np.zeros(BRAKES + 1, np.int64),
+        )
         self.rejected = 0
+        shape(self.shaping, 0, True)  # compiles now, before the loop runs
+        self.halt()
+
+    @property
+    def shaped(self) -> tuple[float, ...]:
+        """As given to the policy."""
+        return tuple(self.shaping.shaped.tolist())
 
     def offer(self, vx: float, vy: float, wz: float, now_ns: int, source: Source = PLANNER) -> bool:
         """Accept a request if its source holds the lease. One that is not finite, or absurd, is
@@ -34,9 +82,13 @@ class VelocityCommand:
         if not all(math.isfinite(v) and abs(v) <= ABSURD for v in (vx, vy, wz)):
             self.rejected += 1
             return False
-        if not self._lease.claim(source, now_ns):
-            return False
-        self._asked = (vx, vy, wz, now_ns, now_ns + source.heartbeat_ns)
+        with self._offering:
+            if not self._lease.claim(source, now_ns):
+                return False
+            shaping, count = self.shaping, int(self.shaping.memo[COUNT]) + 1
+            shaping.requests[count % KEPT] = vx, vy, wz
+            shaping.times[count % KEPT] = now_ns, now_ns + source.heartbeat_ns
+            shaping.memo[COUNT] = count
         return True
 
     def holder(self, now_ns: int) -> str:
@@ -46,39 +98,24 @@ class VelocityCommand:
 
     def requested(self, now_ns: int) -> tuple[float, ...]:
         """The request in force; zero if the last one is stale."""
-        asked = self._asked
-        return REST if asked is None or now_ns > asked[4] else asked[:3]
+        slot = self.shaping.memo[COUNT] % KEPT
+        if now_ns > self.shaping.times[slot, STALE]:
+            return REST
+        return tuple(self.shaping.requests[slot].tolist())
 
     def age_s(self, now_ns: int) -> float:
         """Age of the last accepted request; infinite before the first."""
-        return math.inf if self._asked is None else (now_ns - self._asked[3]) / 1e9
+        came_ns = int(self.shaping.times[self.shaping.memo[COUNT] % KEPT, CAME])
+        return math.inf if came_ns == NEVER_NS else (now_ns - came_ns) / 1e9
 
     def brake(self) -> None:
         """Slow down to rest, whatever is requested, until `halt`."""
-        self._braking = True
-        self._reached = None
+        self.shaping.memo[BRAKES] = 1
 
     def shape(self, now_ns: int, may_move: bool = True) -> tuple[float, ...]:
-        """The velocity for now: within the stage's speed and acceleration, going to zero when the
-        request is stale or the policy may not move."""
-        asked = self._asked
-        goal, haste = REST, BRAKING
-        if asked is not None and now_ns <= asked[4] and may_move and not self._braking:
-            goal, haste = asked[:3], 1.0
-        elapsed = 0.0 if self._shaped_ns is None else (now_ns - self._shaped_ns) / 1e9
-        self._shaped_ns = now_ns
-        if goal != self._reached:
-            self._approach(goal, elapsed * haste)
+        """The velocity for now."""
+        shape(self.shaping, now_ns, may_move)
         return self.shaped
-
-    def _approach(self, goal: tuple[float, ...], elapsed: float) -> None:
-        targets = [min(max(v, -most), most) for v, most in zip(goal, self.most, strict=True)]
-        for axis, target in enumerate(targets):
-            reach = self._acceleration[axis] * elapsed
-            before = self._now[axis]
-            self._now[axis] = min(max(target, before - reach), before + reach)
-        self.shaped = as_recorded(self._now)
-        self._reached = goal if self._now == targets else None
 
     def inside(self, trim: tuple[float, ...]) -> tuple[float, ...]:
         """The part of a correction that keeps the shaped velocity inside the stage's speed."""
@@ -89,7 +126,6 @@ class VelocityCommand:
 
     def halt(self) -> None:
         """Start from rest: the robot is not walking."""
-        self._now = [0.0, 0.0, 0.0]
-        self._shaped_ns = self._reached = None
-        self._braking = False
-        self.shaped = REST
+        self.shaping.now.fill(0.0)
+        self.shaping.shaped.fill(0.0)
+        self.shaping.memo[SHAPED_NS], self.shaping.memo[BRAKES] = NEVER_NS, 0

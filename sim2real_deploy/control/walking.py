@@ -58,6 +58,17 @@ class Walking:
         switching = self._hand_over is not None or self._outgoing_command is not None
         return 0 if switching or self._adaptation is not None else self.due_ns
 
+    @property
+    def step_period_ns(self) -> int:
+        policy = self._repertoire.policy
+        assert policy is not None
+        return round(1e9 / policy.contract.rate_hz)
+
+    def catch_up(self, due_ns: int, stepped_ns: int, surprise: float) -> None:
+        """A compiled loop has stepped the active policy."""
+        self.due_ns, self.stepped_ns = due_ns, stepped_ns
+        self._repertoire.catch_up(surprise)
+
     def clear_tick(self) -> None:
         """A new tick: no policy has stepped yet."""
         self.stepped = self.observe_ns = self.infer_ns = 0
@@ -108,7 +119,7 @@ class Walking:
     def _step(self, state: RobotState, now_ns: int, may_adapt: bool) -> None:
         repertoire = self._repertoire
         assert repertoire.policy is not None
-        period_ns = round(1e9 / repertoire.policy.contract.rate_hz)
+        period_ns = self.step_period_ns
         behind = now_ns - self.due_ns > period_ns
         self.late += behind and self.due_ns > 0
         self.due_ns = (now_ns if behind else self.due_ns) + period_ns

@@ -8,8 +8,10 @@ import math
 import struct
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Group, Term
@@ -45,47 +47,47 @@ class Observation:
     """
 
     def __init__(self, group: Group, nothing: TermInput, joint_names: tuple[str, ...], where: str):
-        self._group = group
-        self._terms = [
+        self.group = group
+        self.terms = [
             TermRow(term, nothing, f"{where}.terms.{i}") for i, term in enumerate(group.terms)
         ]
-        histories = {term.history for term in self._terms}
+        histories = {term.history for term in self.terms}
         if group.layout == "by_frame" and len(histories) > 1:
             raise Refusal(f"{where}.layout: by_frame needs one history for all, not {histories}")
         self.labels = self._label(group, joint_names)
-        self._functions = [term.function for term in self._terms]
-        self._bounds = [pair for term in self._terms for pair in term.bounds]
-        self._scale = [factor for term in self._terms for factor in term.scale]
+        self._functions = [term.function for term in self.terms]
+        self._bounds = [pair for term in self.terms for pair in term.bounds]
+        self._scale = [factor for term in self.terms for factor in term.scale]
         self._clips = any(term.clip is not None for term in group.terms)
         self._scales = any(factor != 1.0 for factor in self._scale)
         self._newest = np.zeros(len(self._scale), np.float32)
         self._newest_memory = self._newest.data
         self._write = struct.Struct(f"={len(self._scale)}f").pack_into
         self.place(np.zeros(len(self.labels), np.float32))
-        self._fresh = True
+        self.fresh = True  # nothing has been pushed yet
 
     def place(self, buffer: Floats) -> None:
         """Write into `buffer` from now on; the network reads it in place."""
         self.values = buffer
         memory = buffer.data.cast("B")
-        first = self._group.newest == "first"
+        first = self.group.newest == "first"
         self._moves = [
             (memory[later], memory[sooner]) if first else (memory[sooner], memory[later])
-            for sooner, later in self._overlaps(buffer.itemsize)
+            for sooner, later in self.overlaps(buffer.itemsize)
         ]
         self._histories: list[tuple[Floats, Floats]] = []  # a term's rows, and its newest values
         start = 0
-        for term, rows in zip(self._terms, self._rows(buffer), strict=True):
+        for term, rows in zip(self.terms, self.rows(buffer), strict=True):
             newest = self._newest[start : start + term.size]
             self._moves.append((rows[0 if first else -1].data.cast("B"), newest.data.cast("B")))
             self._histories.append((rows, newest))
             start += term.size
 
-    def _rows(self, buffer: Floats) -> Iterator[Floats]:
+    def rows(self, buffer: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
         """Each term's (history, size) view of the input."""
         start = 0
-        for term in self._terms:
-            if self._group.layout == "by_frame":
+        for term in self.terms:
+            if self.group.layout == "by_frame":
                 end = start + term.size
                 yield buffer.reshape(term.history, -1)[:, start:end]
             else:
@@ -93,10 +95,10 @@ class Observation:
                 yield buffer[start:end].reshape(term.history, term.size)
             start = end
 
-    def _overlaps(self, width: int) -> Iterator[tuple[slice, slice]]:
-        """The bytes of each history without its last row, and without its first row."""
-        sizes = [(term.history, term.size * width) for term in self._terms]
-        if self._group.layout == "by_frame":
+    def overlaps(self, width: int = 1) -> Iterator[tuple[slice, slice]]:
+        """Of each history: the places without its last row, and without its first row."""
+        sizes = [(term.history, term.size * width) for term in self.terms]
+        if self.group.layout == "by_frame":
             sizes = [(sizes[0][0], sum(size for _, size in sizes))]
         start = 0
         for history, size in sizes:
@@ -116,34 +118,32 @@ class Observation:
             return list(range(history)) if group.newest == "first" else [*range(history)][::-1]
 
         if group.layout == "by_frame":
-            lines = [
-                rows(term, age) for age in ages(self._terms[0].history) for term in self._terms
-            ]
+            lines = [rows(term, age) for age in ages(self.terms[0].history) for term in self.terms]
         else:
-            lines = [rows(term, age) for term in self._terms for age in ages(term.history)]
+            lines = [rows(term, age) for term in self.terms for age in ages(term.history)]
         return tuple(label for line in lines for label in line)
 
     def reset(self) -> None:
         self.values.fill(0.0)
-        self._fresh = True
+        self.fresh = True
 
     def push(self, inputs: TermInput) -> None:
         values: list[float] = []
         for function in self._functions:
             values.extend(function(inputs))
-        if self._clips and self._group.clip_first:
+        if self._clips and self.group.clip_first:
             values = clip(values, self._bounds)
         if self._scales:
             values = [value * factor for value, factor in zip(values, self._scale, strict=True)]
-        if self._clips and not self._group.clip_first:
+        if self._clips and not self.group.clip_first:
             values = clip(values, self._bounds)
         self._write(self._newest_memory, 0, *values)
         for to, source in self._moves:
             to[:] = source
-        if self._fresh and self._group.start == "repeat":
+        if self.fresh and self.group.start == "repeat":
             for rows, newest in self._histories:
                 rows[:] = newest
-        self._fresh = False
+        self.fresh = False
 
 
 def _bind(term: Term, where: str) -> Scalar:

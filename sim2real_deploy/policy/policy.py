@@ -11,6 +11,8 @@ from operator import itemgetter
 import numpy as np
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy import compiled_step
+from sim2real_deploy.policy.compiled_step import COMMAND, JOINTS, STEPS, CompiledStep
 from sim2real_deploy.policy.contract import Contract
 from sim2real_deploy.policy.estimates import MISSED
 from sim2real_deploy.policy.motion import open_player
@@ -18,7 +20,7 @@ from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.session import Session
 from sim2real_deploy.policy.terms import TERMS, TermInput
 from sim2real_deploy.robots import RobotSpec, RobotState
-from sim2real_deploy.robots.geometry import gravity_in_body
+from sim2real_deploy.robots.geometry import Rows, gravity_in_body
 from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.robots.vectors import Numbers, clip
@@ -34,7 +36,8 @@ class Policy:
 
     def __init__(self, contract: Contract, spec: RobotSpec, model: bytes, where: str):
         self.contract = contract
-        self._to_policy = itemgetter(*[spec.joint_names.index(name) for name in contract.joints])
+        self._order = [spec.joint_names.index(name) for name in contract.joints]
+        self._to_policy = itemgetter(*self._order)
         self._inputs = TermInput.nothing(_float32(contract.default_position), len(spec.legs))
         self.odometry = _odometry(contract, spec, where)  # `update` it with every state
         self._observations = [
@@ -54,7 +57,7 @@ class Policy:
         }
         self.session = Session(model, contract, inputs, where)
         self._motion = open_player(contract, spec, self.session.metadata, where)
-        self._statistics = self._read_statistics(where)
+        self._statistics, self._judged = self._read_statistics(where)
         self.estimated = tuple(name for told in self.session.told for name in told.names)
         self._missed = [self.estimated.index(n) for n in MISSED.names if n in self.estimated]
 
@@ -66,7 +69,8 @@ class Policy:
         self._commands = [(low, high) for low, high in (ranges.vx, ranges.vy, ranges.wz)]
 
         names = [*contract.joints, *(joint.joint for joint in held)]
-        self._to_sdk = itemgetter(*[names.index(name) for name in spec.joint_names])
+        self._places = [names.index(name) for name in spec.joint_names]
+        self._to_sdk = itemgetter(*self._places)
         self._held = _float32([joint.position for joint in held])
         self.kp, self.kd, self.target = (
             np.array(self._to_sdk([*moved, *rest]), np.float32)
@@ -90,6 +94,7 @@ class Policy:
         self._outside: tuple[Numbers, int] | None = None  # a velocity, and the step it came in
         self._scanned = False  # a height scan came since the last reset
         self._scan_step = 0  # in which it came, or of the reset
+        self._compiled: CompiledStep | None = None
 
     @property
     def action(self) -> Floats:
@@ -143,7 +148,7 @@ class Policy:
         inputs.attitude = attitude = state.attitude()
         inputs.gravity = gravity_in_body(attitude)
         inputs.command = clip(command, self._commands)
-        q, dq = state.motion()
+        q, dq = state.motion().tolist()
         inputs.q, inputs.dq = self._to_policy(q), self._to_policy(dq)
         if self.wheels:  # how far a wheel has turned is not observed
             angles = list(inputs.q)
@@ -210,6 +215,52 @@ class Policy:
         seen = raw if self.contract.action.observed == "raw" else clipped
         return seen, self._to_sdk([*moved, *self._held])
 
+    def compile(self) -> None:
+        """Open the network for compiled loops, too, if every term has a form for them."""
+        network = None if self.odometry or self._motion else self.session.compile()
+        if network is not None:
+            self._compiled = compiled_step.describe(
+                compiled_step.Parts(
+                    contract=self.contract,
+                    order=self._order,
+                    to_sdk=self._places,
+                    wheels=self.wheels,
+                    observations=self._observations,
+                    observation=self.observation,
+                    target=self.target,
+                    speed=self.speed,
+                    action=self.action,
+                    estimates=self.estimates,
+                    states=(self.session.before, self.session.after),
+                    statistics=self._statistics,
+                    judged=self._judged,
+                ),
+                network,
+            )
+
+    def compiled(self) -> CompiledStep | None:
+        """The policy for compiled loops, which continue from its last step; None without any, and
+        before its first step."""
+        step = self._compiled
+        if step is None or any(item.fresh for item in self._observations):
+            return None
+        step.memo[STEPS] = self._steps
+        step.sources[self._last_action] = self._inputs.action
+        return step
+
+    def catch_up(self) -> None:
+        """After a compiled loop: continue from its last step."""
+        step = self._compiled
+        assert step is not None
+        self._steps = int(step.memo[STEPS])
+        self._inputs.action = step.sources[self._last_action].tolist()
+        self._inputs.command = step.sources[COMMAND : COMMAND + 3].tolist()
+
+    @property
+    def _last_action(self) -> slice:
+        joints = len(self.contract.joints)
+        return slice(JOINTS + 2 * joints, JOINTS + 3 * joints)
+
     def rehearse(self) -> None:
         """Run the network on the current input and discard the result, so that the next step finds
         it in the CPU's caches: after 20 ms of rest it takes several times as long. Rehearsing the
@@ -218,18 +269,17 @@ class Policy:
 
     def surprise(self) -> float:
         """RMS of the observation's z-scores: about 1 in training; 0 without statistics."""
-        worst = 0.0
-        for values, mean, per_std, z in self._statistics:
-            np.subtract(values, mean, z)
-            np.multiply(z, per_std, z)
-            worst = max(worst, float(z.dot(z)) / len(z))
-        return math.sqrt(worst)
+        return float(compiled_step.surprise(self.observation, self._statistics, self._judged))
 
-    def _read_statistics(self, where: str) -> list[tuple[Floats, Floats, Floats, Floats]]:
-        """For each input: its buffer, mean, inverse standard deviation, and a scratch array."""
-        rows = []
+    def _read_statistics(self, where: str) -> tuple[Rows, Rows]:
+        """Mean and inverse standard deviation of each observed number, and which have them."""
+        rows, judged = np.zeros((2, self.observation.size)), []
+        places, start = {}, 0
+        for name, values_seen in self.session.inputs.items():
+            places[name] = start
+            start += values_seen.size
         for i, item in enumerate(self.contract.statistics):
-            values_seen = self.session.inputs.get(item.input)
+            values_seen = self.session.inputs.get(item.input)  # type: ignore[assignment]
             if values_seen is None:
                 raise Refusal(f"{where}: statistics.{i}.input: there is no input '{item.input}'")
             for field, values in (("mean", item.mean), ("std", item.std)):
@@ -238,10 +288,10 @@ class Policy:
                         f"{where}: statistics.{i}.{field}: {len(values)} values, "
                         f"input '{item.input}' has {values_seen.size}"
                     )
-            per_std = 1 / np.maximum(np.array(item.std, np.float32), np.float32(SMALLEST_STD))
-            mean = np.array(item.mean, np.float32)
-            rows.append((values_seen, mean, per_std, np.zeros_like(mean)))
-        return rows
+            place = slice(places[item.input], places[item.input] + values_seen.size)
+            rows[:, place] = item.mean, 1 / np.maximum(item.std, SMALLEST_STD)
+            judged.append((place.start, place.stop))
+        return rows, np.array(judged, np.int64).reshape(-1, 2)
 
 
 def _odometry(contract: Contract, spec: RobotSpec, where: str) -> LegOdometry | None:

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from sim2real_deploy.compiled import AVAILABLE
-from sim2real_deploy.control import plain_ticks
+from sim2real_deploy.control import plain_ticks, velocity_command
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Supervised, Unsupervised
 from sim2real_deploy.control.ticks import COLUMNS
+from sim2real_deploy.control.walking import Walking
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.local_channel import LocalChannel
@@ -87,13 +88,14 @@ class World:
             time.sleep(0.01)
         return self
 
-    def walk(self, first):
+    def walk(self, first, stepping=False):
         """Put it between two steps of a walk; no state is ever late from now on."""
         controller, loop = self.controller, self.loop
         self.states.write(first)
         loop.cycle()
         controller.mode = Mode.WALKING
-        controller.walking.due_ns = self.link.now_ns() + LONG_NS
+        if not stepping:
+            controller.walking.due_ns = self.link.now_ns() + LONG_NS
         controller.asked.q[:], controller.asked.kp[:] = SPEC.stand_pose, 25.0
         controller.asked.kd[:] = 0.5
         controller.limiter.restart(SPEC.stand_pose)
@@ -102,6 +104,23 @@ class World:
         loop._due_ns = self.link.now_ns() + LONG_NS
         self.compiled.times[plain_ticks.PERIOD] = LONG_NS // 10
         self._thread.start()
+
+    def step_in_every_tick(self, first, monkeypatch):
+        """Walk, with a policy step in every tick and a velocity command that is reached at once."""
+        controller, shaping = self.controller, self.controller.velocity.shaping
+        monkeypatch.setattr(Walking, "step_period_ns", 1)
+        controller.walking._period_ns = LONG_NS // 10
+        shaping.bounds[1] = 1e9
+        self.order(0.5, 0.0, 0.2)
+        self.states.write(first)
+        self.loop.cycle()
+        controller.walking.fill(self.link.latest, self.link.now_ns(), False)  # fills the history
+        controller.walking.due_ns = self.link.now_ns() + LONG_NS // 40
+
+    def order(self, *velocity):
+        shaping = self.controller.velocity.shaping
+        self.controller.velocity.offer(*velocity, self.link.now_ns())
+        shaping.times[shaping.memo[velocity_command.COUNT] % velocity_command.KEPT, 1] = 2**62
 
     def answer(self, sample, seconds=5.0):
         """Send a state; the command that answers it."""
@@ -183,6 +202,60 @@ def test_a_compiled_tick_after_a_late_one_is_not_late():
             world.answer(sample)
         assert world.python_ticks == 0
     assert not world.loop.ticks.drain().column("missed")[:10].any()
+
+
+def stepped_answers(compiled, samples, monkeypatch):
+    with World(compiled) as world:
+        first, second, *rest = samples
+        world.step_in_every_tick(first, monkeypatch)
+        world.walk(second, stepping=True)
+        world.loop.ticks.drain()
+        sent = []
+        for number, sample in enumerate(rest):
+            if number % 20 == 0:
+                world.order(0.001 * number, 0.1, -0.3)
+            sent.append(world.answer(sample))
+    return world, sent, world.loop.ticks.drain()
+
+
+def test_compiled_policy_steps_equal_pythons_bit_for_bit(monkeypatch):
+    samples = [*states(300, wild=False)]
+    _, expected, rows = stepped_answers(False, samples, monkeypatch)
+    world, sent, quick_rows = stepped_answers(True, samples, monkeypatch)
+    assert sent == expected
+    assert world.python_ticks <= 1  # the state that ended it
+    columns = [
+        k
+        for k, name in enumerate(world.loop.ticks.columns)
+        if name not in (*WHEN, "observe_ns", "infer_ns")
+    ]
+    count = len(sent)
+    assert quick_rows.column("policy_stepped")[:count].all()
+    assert len(set(quick_rows.column("vx")[:count])) == 15
+    np.testing.assert_array_equal(
+        quick_rows.figures[:count, columns], rows.figures[:count, columns]
+    )
+    for name in ("observations", "actions", "estimates"):
+        found, wanted = getattr(quick_rows, name)[0][:count], getattr(rows, name)[0][:count]
+        np.testing.assert_array_equal(found, wanted)
+        assert wanted.any()
+    assert world.controller.policy.steps == count + 3
+    assert world.controller.surprise == quick_rows.column("surprise")[-1]
+
+
+def test_a_policy_step_that_is_not_finite_damps_in_its_tick(monkeypatch):
+    first, second, third, fourth = states(4, wild=False)
+    with World(True) as world:
+        world.step_in_every_tick(first, monkeypatch)
+        world.walk(second, stepping=True)
+        world.answer(third)
+        fields = StateDecoder(SPEC).decode(fourth, 0).whole()
+        huge = replace(fields, q=np.full(12, 3e38, np.float32))  # finite, but not twice as large
+        command = world.answer(StateEncoder(SPEC).encode(huge))
+        assert world.controller.mode is Mode.DAMPING
+        assert world.controller.policy_failed
+        floats = np.frombuffer(command, np.float32)
+        assert not floats[FAMILY.command.floats("motor_cmd.kp", 12)].any()
 
 
 def broken(sample, how):

@@ -117,7 +117,7 @@ VELOCITIES = st.tuples(NUMBERS, NUMBERS, NUMBERS)
 def test_no_reading_takes_the_correction_out_of_its_bounds(readings, command):
     hold = VelocityHold()
     stage = VelocityCommand(load_stage("indoor"))
-    stage.shaped = tuple(np.clip(command, np.negative(stage.most), stage.most).tolist())
+    stage.shaping.shaped[:] = np.clip(command, np.negative(stage.most), stage.most)
     learnt = VelocityViews(np.multiply(command, 0.9), np.multiply(command, 0.9))
     hostile = [reading and VelocityViews(*reading) for reading in readings for _ in range(2)]
     for seen in [learnt] * round(LEARNT / PERIOD) + hostile:
