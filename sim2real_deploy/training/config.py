@@ -90,7 +90,7 @@ class Width(Strict):
     step: float = Field(gt=0, le=1)
     widen_above: float = Field(ge=0, le=1)
     narrow_below: float = Field(ge=0, le=1)
-    episodes: int = Field(gt=0)  # between two decisions
+    episodes: int = Field(gt=0)  # or pushes, between two decisions
 
 
 class HeightErrors(Strict):
@@ -121,6 +121,10 @@ class Randomisation(Strict):
     push_speed: Range
     push_every: Range
     push_sideways: float = Field(ge=0, le=1)  # share of pushes from the left or the right
+    # Share of the others that come from where most of them end in a fall.
+    push_weakest: float = Field(default=0.0, ge=0, le=1)
+    # The share of push_speed in force, by how many are withstood; else it is `width`.
+    push_width: Width | None = None
     noise: dict[str, float]  # by observation term, before its scale
     height_scan: HeightErrors = HeightErrors()
 

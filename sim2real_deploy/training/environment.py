@@ -16,13 +16,13 @@ from sim2real_deploy.training.ground import SCAN
 from sim2real_deploy.training.height_maps import HeightMaps
 from sim2real_deploy.training.observation import Observer
 from sim2real_deploy.training.physics import Array64, BatchPhysics
+from sim2real_deploy.training.pushes import Pushes
 from sim2real_deploy.training.randomisation import AdaptiveWidth
 from sim2real_deploy.training.rewards import REWARDS, Array, Flags, Snapshot
 from sim2real_deploy.training.symmetry import joint_mirror
 from sim2real_deploy.training.terrain import ALONG_X
 
 CONTACT_FORCE = 1.0  # N
-SIDEWAYS = 0.5  # rad: spread of the direction of a push from the side
 SPARE = 0.06  # m: extra drop height on terrain, so that no foot starts inside the ground
 RANGE_MARGIN = 0.03  # rad kept from the ends of a joint's range, as on the robot
 TURNED = 0.3  # rad: largest initial heading error on terrain that is walked along x
@@ -71,6 +71,8 @@ class Environment:
         self.physics = BatchPhysics(config, robot, count, seed)
         self.drawn = self.physics.drawn
         self.width = AdaptiveWidth(config.randomisation.width, config.randomisation.width.start)
+        wide = config.randomisation.push_width
+        self.pushes = Pushes(count, AdaptiveWidth(wide, wide.start) if wide else self.width)
         self.terrain = TerrainCurriculum(config.terrain, count)
         self._uneven = ~self.terrain.on("flat")
         along = [kind.kind in ALONG_X for kind in config.terrain.kinds]
@@ -110,8 +112,8 @@ class Environment:
         self._error = np.zeros(count, np.float32)  # of the velocity, summed over the episode
         self._commanded = np.zeros(count)  # m, distance commanded in this episode
         self._walked = np.zeros(count)  # m, how much of it was walked
-        sums = ("steps", "finished", "fell", "judged", "succeeded", "length", "error_v", "error_w")
-        self.sums = dict.fromkeys(sums, 0.0)
+        sums = ("steps", "finished", "fell", "judged", "succeeded", "pushes", "withstood")
+        self.sums = dict.fromkeys((*sums, "length", "error_v", "error_w"), 0.0)
         self.reward_sums = dict.fromkeys(config.rewards, 0.0)
         for env in range(count):
             self._reset(env)
@@ -316,6 +318,7 @@ class Environment:
         if not self._uneven[env]:  # the randomisation is judged on flat ground only
             self.sums["judged"] += 1
             self.sums["succeeded"] += tracked and not fell
+        self._end_push(env, fell)
         self.sums["length"] += age
         self.terrain.finish(
             env, fell, float(self._walked[env]), float(self._commanded[env]), self.rng
@@ -376,13 +379,17 @@ class Environment:
         wz = np.clip(self.config.commands.hold_heading * turned, -FASTEST_TURN, FASTEST_TURN)
         self.command[self._along, 2] = wz[self._along]
 
+    def _end_push(self, env: int, fell: bool) -> None:
+        """Count the last push, if there was one; as robustness, on flat ground only."""
+        if self.pushes.ended(env, fell) and not self._uneven[env]:
+            self.sums["pushes"] += 1
+            self.sums["withstood"] += not fell
+
     def _push(self, env: int) -> None:
-        """From any direction, and often from the side, where the support is narrow."""
-        ranges, rng = self.config.randomisation, self.rng
-        angle = rng.uniform(-np.pi, np.pi)
-        if rng.uniform() < ranges.push_sideways:
-            angle = rng.choice([-np.pi / 2, np.pi / 2]) + rng.uniform(-SIDEWAYS, SIDEWAYS)
-        speed = self.width.value * rng.uniform(*ranges.push_speed)
+        ranges = self.config.randomisation
+        self._end_push(env, fell=False)
+        motion = float(np.arctan2(self.command[env, 1], self.command[env, 0]))
+        speed, angle = self.pushes.draw(env, ranges, motion, self.rng)
         if self._uneven[env]:
             speed *= self.config.terrain.pushes
         angle += heading(self.physics.quaternion[env])

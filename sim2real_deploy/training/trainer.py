@@ -291,6 +291,8 @@ class Worker:
             for name in sums_of_rank:
                 sums_of_rank[name] = 0.0
         environment.width.count(total["judged"], total["succeeded"])
+        if environment.pushes.width is not environment.width:
+            environment.pushes.width.count(total["pushes"], total["withstood"])
         finished = max(total["finished"], 1.0)
         flat = self.batch.observation.flatten(0, 1)
         now = torch.stack([flat.mean(0), flat.square().mean(0)])
@@ -305,6 +307,9 @@ class Worker:
             "error_v": total["error_v"] / total["steps"],
             "error_w": total["error_w"] / total["steps"],
             "width": environment.width.value,
+            "pushes": total["pushes"],
+            "withstood": total["withstood"],
+            "push_width": environment.pushes.width.value,
             "terrain": {name: total[name] for name in levels},
             "rewards": {name: total[name] / total["steps"] for name in environment.reward_sums},
             "reward": sum(total[name] for name in environment.reward_sums) / total["steps"],
@@ -325,6 +330,7 @@ class Worker:
             "critic_optimiser": learner.critic_optimiser.state_dict(),
             "rate": learner.rate,
             "width": self.environment.width.value,
+            "push_width": self.environment.pushes.width.value,
             "terrain": self.environment.terrain.mean_levels(),
             "moments": self.moments,
             "versions": versions(),
@@ -341,4 +347,5 @@ class Worker:
         self.steps, self.iteration = content["steps"], content["iteration"]
         self.seconds, self.moments = content["seconds"], content["moments"]
         self.environment.width.value = content["width"]
+        self.environment.pushes.width.value = content.get("push_width", content["width"])
         self.environment.terrain.resume(content["terrain"])

@@ -1,5 +1,7 @@
 """The batch of robots that training learns from: repeatable, randomised as told, and fair."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from sim2real_deploy.training.environment import MISSED, MISSED_SCALE, Environme
 from sim2real_deploy.training.model import training_model
 from sim2real_deploy.training.nominal import load_nominal
 from sim2real_deploy.training.observation import Observer
+from sim2real_deploy.training.pushes import Pushes
 from sim2real_deploy.training.randomisation import AdaptiveWidth, Drawn
 from sim2real_deploy.training.terrain import make_tiles
 from sim2real_deploy.twin.files import load_imperfections
@@ -112,6 +115,46 @@ def test_pushes_from_the_side_come_from_the_robots_own_side() -> None:
         assert abs(left) > 0.8 * speed > 0.8 * abs(forward)
 
 
+def pushed_often(fell: Callable[[float], bool], motion: float) -> list[float]:
+    """How far from its motion each of 600 pushes comes, when `fell` tells which of them fell it."""
+    ranges = CONFIG.randomisation.model_copy(update={"push_sideways": 0.0, "push_weakest": 1.0})
+    pushes = Pushes(1, AdaptiveWidth(ranges.width, 0.5))
+    rng, directions = np.random.default_rng(3), []
+    for _ in range(600):
+        speed, angle = pushes.draw(0, ranges, motion, rng)
+        assert 0.5 * ranges.push_speed[0] <= speed <= 0.5 * ranges.push_speed[1]
+        away = abs((angle - motion + np.pi) % (2 * np.pi) - np.pi)
+        assert pushes.ended(0, fell(away))
+        assert not pushes.ended(0, fell=True)  # each counts once
+        directions.append(away)
+    return directions
+
+
+@pytest.mark.parametrize("motion", [0.0, 2.0])
+def test_most_pushes_come_from_where_most_end_in_a_fall(motion: float) -> None:
+    weak = pushed_often(lambda away: 0.6 < away < 1.0, motion)
+    alike = pushed_often(lambda away: True, motion)
+    assert np.mean([0.5 < away < 1.1 for away in weak[300:]]) > 0.6
+    assert np.mean([0.5 < away < 1.1 for away in alike[300:]]) == pytest.approx(0.19, abs=0.06)
+    assert max(weak[300:]) > 2.0  # and some from everywhere: it may forget
+
+
+def test_pushes_are_counted_once_it_is_known_how_they_ended() -> None:
+    environment = Environment(ROUGH, ROBOT, 8, 1)
+    flat = int(np.flatnonzero(~environment._uneven)[0])
+    uneven = int(np.flatnonzero(environment._uneven)[0])
+    for env in (flat, uneven):
+        environment._push(env)
+    assert environment.sums["pushes"] == 0
+    environment._push(flat)
+    environment._push(uneven)
+    assert (environment.sums["pushes"], environment.sums["withstood"]) == (1, 1)
+    environment._finish(flat, fell=True)
+    environment._finish(uneven, fell=True)
+    environment._finish(flat, fell=True)  # an episode without a push
+    assert (environment.sums["pushes"], environment.sums["withstood"]) == (2, 1)
+
+
 def test_a_robot_that_leans_is_not_calm() -> None:
     environment = Environment(with_width(0.0), ROBOT, 3, seed=0)
     environment.command[:] = 0.0
@@ -157,9 +200,10 @@ def test_width_grows_with_success_and_shrinks_with_falls() -> None:
     assert width.value == 0.5  # not enough seen to decide
     width.count(1, 1)
     assert width.value == pytest.approx(0.5 + settings.step)
-    width.count(settings.episodes, 0.65 * settings.episodes)
+    between = (settings.widen_above + settings.narrow_below) / 2
+    width.count(settings.episodes, between * settings.episodes)
     assert width.value == pytest.approx(0.5 + settings.step)
-    width.count(settings.episodes, 0.4 * settings.episodes)
+    width.count(settings.episodes, (settings.narrow_below - 0.01) * settings.episodes)
     assert width.value == pytest.approx(0.5)
     for _ in range(100):
         width.count(settings.episodes, settings.episodes)
