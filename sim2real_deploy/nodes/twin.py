@@ -46,7 +46,7 @@ from sim2real_deploy.twin.session import describe
 PARAMETERS = (
     *WIRE,
     CLOCK,
-    Parameter("floor", "flat", "Floor.", choices=tuple(FLOORS)),
+    Parameter("floor", "flat", "Floor that the twin stands on.", choices=tuple(FLOORS)),
     Parameter("preset", "default", "Twin preset: a name in config/twins, or ideal."),
     Parameter("mount", "free", "How the trunk is held.", choices=("free", "fixed", "hung")),
     Parameter("seed", 0, "Seed of the rough floor and of all noise.", (0, 2**31 - 1)),

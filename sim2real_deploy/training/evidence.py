@@ -218,7 +218,7 @@ def as_yaml(config: TrainingConfig, lines: Sequence[RangeEvidence], about: str) 
         if not row.startswith(" "):
             inside = row == "randomisation:"
         name = row.strip().rstrip(":")
-        if inside and row.startswith("  ") and row.endswith(":") and name in reasons:
+        if inside and row == f"  {name}:" and name in reasons:
             line = reasons[name]
             low, high = line.range
             written.append(f"  # {line.reason} (was {line.before[0]:g} to {line.before[1]:g})")
