@@ -516,6 +516,14 @@ def test_obeying_means_damping_seen_on_the_wire_of_late(wire: dict[str, Any]) ->
     assert world.supervisor.taken_over
 
 
+def test_a_pause_after_damping_was_seen_is_no_disobedience() -> None:
+    world = World()
+    world.cycle(pressed=frozenset({"estop"}))
+    world.run(0.1, **OBEYING)
+    world.run(0.05, **(OBEYING | {"command_age_s": 0.05}))
+    assert not world.supervisor.taken_over
+
+
 def test_control_that_leaves_after_damping_may_fall_silent() -> None:
     world = World()
     world.cycle(pressed=frozenset({"estop"}))
@@ -620,6 +628,14 @@ def test_control_at_another_stage_may_not_start() -> None:
     world.cycle(report=replace(DAMPING, stage="field"))
     assert world.decision.verdict.reason.endswith("control field, safety indoor")
     assert not world.decision.verdict.may_start
+
+
+@pytest.mark.parametrize(("safety", "control"), [("", "field"), ("indoor", "")])
+def test_a_stage_that_one_side_does_not_name_is_no_mismatch(safety: str, control: str) -> None:
+    world = World()
+    world.supervisor = Supervisor(GO2, EVENTS, stage=safety)
+    world.run(0.1, report=replace(DAMPING, stage=control))
+    assert world.decision.verdict.may_start
 
 
 def test_a_row_that_no_monitor_feeds_does_not_load() -> None:
