@@ -584,6 +584,13 @@ def test_a_stop_after_which_the_robot_still_goes_becomes_an_estop() -> None:
     assert "still goes" in world.supervisor.latched_reason
 
 
+def test_a_trunk_that_shifts_while_it_sits_down_obeys() -> None:
+    world = World()
+    world.cycle(pressed=frozenset({"stop"}))
+    world.run(3.0, report=SITTING, state=rolling(0.2))
+    assert world.supervisor.latched is Stop.STOP
+
+
 def test_a_policy_that_runs_away_is_stopped_by_the_supervisors_own_odometry() -> None:
     """Twice as fast as its stage allows, and control reports nothing wrong."""
     world = World()
