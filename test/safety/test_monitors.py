@@ -684,3 +684,18 @@ def test_motors_out_of_the_common_mode_are_counted_and_named() -> None:
     modes[[2, 7]] = 0
     reading = JointMonitor(GO2).measure(with_state(motor_mode=modes), 0)["motors_off"]
     assert reading == Reading(2.0, f"{GO2.joint_names[2]}, {GO2.joint_names[7]}")
+
+
+def test_a_command_is_judged_while_it_is_current_and_drives() -> None:
+    stiff = healthy_inputs(0, command=command(kp=1000))
+    monitor = CommandEnvelope(GO2)
+    assert value(monitor, "command_gain", stiff) > 1
+    assert monitor.measure(replace(stiff, command_age_s=0.1), 0) == {}
+    assert monitor.measure(replace(stiff, command_damping=True), 0) == {}
+
+
+def test_a_command_between_two_states_is_judged_at_the_last_one() -> None:
+    monitor = CommandEnvelope(GO2)
+    monitor.measure(healthy_inputs(0), 0)
+    pushing = healthy_inputs(0, state=None, command=command(torque=30))
+    assert value(monitor, "command_torque", pushing) > 1
