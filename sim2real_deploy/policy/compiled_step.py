@@ -3,7 +3,7 @@
 Each number of the observation is one value of `sources` (what a state, a command, the last action
 and the gait clock say), less its rest position, clipped and scaled. So a table made from the
 contract describes the whole observation, and a loop fills it in. Terms that have no such form keep
-the policy in Python (`CompiledStep.of` is None then). Equal to `Policy.observe` and `infer` bit for
+the policy in Python (`describe` gives None then). Equal to `Policy.observe` and `infer` bit for
 bit; whatever is not finite is undone and left to them.
 """
 
