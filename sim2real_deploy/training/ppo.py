@@ -14,9 +14,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.training.config import NetworkConfig, Ppo
 
 LOG_2PI = 1.8378770664093453
+# Bound on the probability ratio of actions that turned out badly. A mirrored action can be so
+# unlikely that a small step of the policy changes its probability by orders of magnitude.
+LOG_MOST_RATIO = math.log(3.0)
 Mirror = Callable[[Tensor], Tensor]
 
 
@@ -199,8 +203,12 @@ class Learner:
                 loss.backward()
                 kl = self._average_gradients(kl)
                 self._adapt_rate(kl, anneal)
-                nn.utils.clip_grad_norm_(self._by_rewards, ppo.gradient_norm)
-                nn.utils.clip_grad_norm_(self._by_truth, ppo.gradient_norm)
+                for learnt in (self._by_rewards, self._by_truth):
+                    if not nn.utils.clip_grad_norm_(learnt, ppo.gradient_norm).isfinite():
+                        raise Refusal(
+                            "training diverged: a gradient is not finite. The last checkpoint is "
+                            "kept; lower ppo.actor_rate or the largest reward weights"
+                        )
                 if not critic_alone:
                     self.actor_optimiser.step()
                 self.critic_optimiser.step()
@@ -261,7 +269,7 @@ class Learner:
             old, advantage = torch.cat([old, mirror_old]), advantage.repeat(2)
         mean = self.actor.act_on(observation, felt)
         log_std = self.actor.log_std
-        ratio = (log_probability(action, mean, log_std) - old).exp()
+        ratio = (log_probability(action, mean, log_std) - old).clamp(max=LOG_MOST_RATIO).exp()
         clipped = ratio.clamp(1 - self.ppo.clip, 1 + self.ppo.clip)
         loss = -torch.min(ratio * advantage, clipped * advantage).mean()
         with torch.no_grad():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.training.config import NetworkConfig, load_training
 from sim2real_deploy.training.ppo import Batch, Felt, Learner, advantages, log_probability
 
@@ -93,6 +94,36 @@ def test_a_little_asymmetry_does_not_drown_what_the_mirror_teaches() -> None:
         batch.ended = torch.ones(STEPS, COUNT)
     figures = learner.learn(batch, torch.zeros(COUNT), critic_alone=True)
     assert figures["policy_loss"] == pytest.approx(0.0, abs=1e-4)
+
+
+def one_sided_batch(learner: Learner) -> Batch:
+    """Precise actions of a policy that is far from symmetric: no mirrored one is ever taken."""
+    with torch.no_grad():
+        list(learner.actor.act.parameters())[-1].fill_(2.0)
+        learner.actor.log_std.fill_(-6.0)
+        batch = Batch.empty(STEPS, COUNT, 1, 1, 1)
+        batch.observation = torch.rand(STEPS, COUNT, 1)
+        batch.action, batch.log_probability, batch.mean = learner.actor.sample(batch.observation)
+        batch.reward = torch.randn(STEPS, COUNT)
+        batch.ended = torch.ones(STEPS, COUNT)
+    return batch
+
+
+def test_mirrored_actions_that_are_never_taken_do_not_break_the_policy() -> None:
+    torch.manual_seed(0)
+    learner = Learner(1, 1, 1, NETWORK, PPO, FELT, lambda values: -values, lambda values: -values)
+    figures = learner.learn(one_sided_batch(learner), torch.zeros(COUNT))
+    assert abs(figures["policy_loss"]) < 3.0
+    assert all(parameter.isfinite().all() for parameter in learner.parameters)
+
+
+def test_training_that_diverges_is_refused_and_leaves_the_networks_alone() -> None:
+    learner = Learner(1, 1, 1, NETWORK, PPO, FELT)
+    batch = one_sided_batch(learner)
+    batch.reward[0, 0] = float("nan")
+    with pytest.raises(Refusal, match="diverged"):
+        learner.learn(batch, torch.zeros(COUNT))
+    assert all(parameter.isfinite().all() for parameter in learner.parameters)
 
 
 def test_the_learning_rate_follows_the_size_of_the_updates() -> None:
