@@ -18,9 +18,12 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.training.config import NetworkConfig, Ppo
 
 LOG_2PI = 1.8378770664093453
-# Bound on the probability ratio of actions that turned out badly. A mirrored action can be so
+# Bound on the probability ratio of actions that turned out badly: a mirrored action can be so
 # unlikely that a small step of the policy changes its probability by orders of magnitude.
 LOG_MOST_RATIO = math.log(3.0)
+# Weight of the actor's asymmetry. A mirrored action counts as if it had been as likely as the one
+# it mirrors; late in a run, when the noise is small, that holds only for a symmetric actor.
+SYMMETRY = 0.05
 Mirror = Callable[[Tensor], Tensor]
 
 
@@ -174,7 +177,6 @@ class Learner:
         mean = batch.mean.flatten(0, 1)
         old_log_std = self.actor.log_std.detach().clone()
         old = batch.log_probability.flatten()
-        mirror_old = self._mirrored_log_probability(observation, mirror_felt, action)
         self.critic_optimiser.param_groups[0]["lr"] = ppo.critic_rate * anneal
         losses = torch.zeros(4)
         size = len(advantage) // ppo.minibatches
@@ -188,7 +190,6 @@ class Learner:
                     mirror_felt[pick],
                     action[pick],
                     old[pick],
-                    mirror_old[pick],
                     advantage[pick],
                     mean[pick],
                     old_log_std,
@@ -237,18 +238,6 @@ class Learner:
                 return felt, felt
             return felt, self.actor.feel(self.mirror_observation(observation))
 
-    def _mirrored_log_probability(
-        self, observation: Tensor, mirror_felt: Tensor, action: Tensor
-    ) -> Tensor:
-        """Of the mirrored actions when the batch was collected. A policy is never quite symmetric;
-        with the original's probability instead, a little asymmetry drowns the gradient as soon as
-        the spread of the actions is small."""
-        if self.mirror_observation is None or self.mirror_action is None:
-            return torch.zeros(len(observation))
-        with torch.no_grad():
-            mean = self.actor.act_on(self.mirror_observation(observation), mirror_felt)
-            return log_probability(self.mirror_action(action), mean, self.actor.log_std)
-
     def _policy_loss(
         self,
         observation: Tensor,
@@ -256,7 +245,6 @@ class Learner:
         mirror_felt: Tensor,
         action: Tensor,
         old: Tensor,
-        mirror_old: Tensor,
         advantage: Tensor,
         old_mean: Tensor,
         old_log_std: Tensor,
@@ -266,18 +254,28 @@ class Learner:
             observation = torch.cat([observation, self.mirror_observation(observation)])
             felt = torch.cat([felt, mirror_felt])
             action = torch.cat([action, self.mirror_action(action)])
-            old, advantage = torch.cat([old, mirror_old]), advantage.repeat(2)
+            old, advantage = old.repeat(2), advantage.repeat(2)
         mean = self.actor.act_on(observation, felt)
         log_std = self.actor.log_std
         ratio = (log_probability(action, mean, log_std) - old).clamp(max=LOG_MOST_RATIO).exp()
         clipped = ratio.clamp(1 - self.ppo.clip, 1 + self.ppo.clip)
         loss = -torch.min(ratio * advantage, clipped * advantage).mean()
+        if len(mean) > count:
+            loss = loss + SYMMETRY * self._asymmetry(mean[:count], mean[count:])
         with torch.no_grad():
             variance = (2 * log_std).exp()
             moved = (old_mean - mean[:count]).square()
             spread = (2 * old_log_std).exp() + moved
             kl = (log_std - old_log_std + spread / (2 * variance) - 0.5).sum(-1).mean()
         return loss, float(kl)
+
+    def _asymmetry(self, mean: Tensor, mirror_mean: Tensor) -> Tensor:
+        """KL divergence of the actions for mirrored observations from the mirrored actions."""
+        assert self.mirror_action is not None
+        moved = (
+            mirror_mean - self.mirror_action(mean).detach()
+        ) / self.actor.log_std.detach().exp()
+        return 0.5 * moved.square().sum(-1).mean()
 
     def _average_gradients(self, kl: float) -> float:
         if not dist.is_initialized():
