@@ -48,7 +48,7 @@ def test_every_condition_of_the_field_is_there() -> None:
     assert by_name["slope"].floor.slope == pytest.approx(0.2618, abs=1e-4)  # 15 degrees
     assert by_name["stairs"].floor.rise == 0.15
     forces = [s.pushes.force for s in by_name.values() if s.pushes is not None]
-    assert sorted(forces) == [30, 50]
+    assert sorted(forces) == [30, 50, 300]
     base, robot = load_imperfections(), load_robot("go2")
     assert by_name["delay_20ms"].conditions(robot, 0).imperfections.command_bus.delay == 0.02
     assert by_name["lossy_bus"].conditions(robot, 0).imperfections.state_bus.loss > 0.03
