@@ -58,7 +58,7 @@ def test_polishing_begins_when_the_robot_walks_and_changes_only_what_it_names() 
     assert config.at(polish.begin - 0.01) is config
     late = config.at(polish.begin)
     assert late.rewards == config.rewards | polish.rewards
-    assert late.rewards["alive"] == config.rewards["alive"]
+    assert late.rewards["base_height"] == config.rewards["base_height"]
     assert late.shape.tracking_shares == polish.tracking_shares
     assert late.shape.base_height == config.shape.base_height
     assert late.randomisation.push_sideways == polish.push_sideways
