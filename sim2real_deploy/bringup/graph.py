@@ -141,7 +141,7 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
     world = {**wire, "clock": _clock() if twin else ""}
     stage, runs = {"stage": values["stage"]}, {"runs": values["runs"]}
     policy = {"policy": ",".join(_policies(values))}
-    processes = [_twin(values, world)] if twin else []
+    processes = [_twin(values, {**world, **policy})] if twin else []
     if values["record"] == "true":
         label = {"label": Path(next(iter(_policies(values)), "run")).name}
         recorder = {**wire, **stage, **policy, **runs, **label, "real": real}

@@ -29,6 +29,7 @@ from sim2real_deploy.nodes.common import (
     run,
 )
 from sim2real_deploy.nodes.frames import Frames
+from sim2real_deploy.nodes.twin_map import TwinMap, grid_for
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.core_beats import CoreBeats
 from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_this_process
@@ -52,6 +53,7 @@ PARAMETERS = (
     Parameter("seed", 0, "Seed of the rough floor and of all noise.", (0, 2**31 - 1)),
     Parameter("sport_mode", True, "Vendor's sport mode on at boot, as on the robot."),
     Parameter("odometry_rate", 50.0, "Ground truth on ~/odom, Hz.", (1.0, 200.0)),
+    Parameter("policy", "", "Policies that may walk; those that observe heights get a map."),
     Parameter("publish_clock", False, "Simulated time on /clock, for use_sim_time elsewhere."),
     Parameter("push_duration", 0.1, "Seconds that a force on ~/push lasts.", (0.01, 10.0)),
 )
@@ -74,6 +76,8 @@ class Twin(Node):
         clock = self._keep_clock(values["domain"], values["clock"])
         self._on_wire = TwinOnWire(body, values["interface"], values["domain"], clock)
         self._odometry = self.create_publisher(Odometry, "~/odom", SENSOR)
+        grid = grid_for(values["policy"])
+        self._map = None if grid is None else TwinMap(self, body, grid, values["seed"])
         self._clock_publisher = (
             self.create_publisher(Clock, "/clock", SENSOR) if values["publish_clock"] else None
         )
@@ -155,8 +159,14 @@ class Twin(Node):
                 if self._clock_publisher is not None:
                     now = Time(nanoseconds=self._on_wire.twin.now_ns())
                     self._clock_publisher.publish(Clock(clock=now.to_msg()))
-                if heard(self._odometry):
-                    self._tell_truth(self._on_wire.ask(lambda twin: twin.base_truth), message)
+                told = heard(self._odometry)
+                if not told and self._map is None:
+                    continue
+                truth = self._on_wire.ask(lambda twin: twin.base_truth)
+                if told:
+                    self._tell_truth(truth, message)
+                if self._map is not None:
+                    self._map.look(self._on_wire.twin.now_ns(), truth)
         except Exception as error:
             self.get_logger().fatal(f"the twin failed: {error!r}")
             self._stop.request(1)

@@ -183,8 +183,12 @@ def listed(names: str) -> tuple[str, ...]:
 
 def contract_names(names: str) -> tuple[str, ...]:
     """The names in the contracts of a comma-separated list of policies."""
-    files = (bundle_folder(name) / "policy.yaml" for name in listed(names))
-    return tuple(configfile.load(file, Contract).name for file in files)
+    return tuple(load_contract(name).name for name in listed(names))
+
+
+def load_contract(name: str) -> Contract:
+    """What a policy sees and commands, by its name in policies/ or its folder."""
+    return configfile.load(bundle_folder(name) / "policy.yaml", Contract)
 
 
 def bundle_folder(name: str | Path) -> Path:

@@ -41,6 +41,13 @@ def test_a_foreign_simulator_is_there_already_and_has_no_clock_of_ours():
         assert process.parameters["foreign_simulator"] is False
 
 
+def test_the_twin_knows_the_policies_for_which_it_makes_a_height_map():
+    (twin,) = (
+        process for process in graph("go2_walk", policy="go2_perceptive") if process.name == "twin"
+    )
+    assert twin.parameters["policy"] == "go2_perceptive"
+
+
 def test_only_what_control_does_not_lean_on_starts_again():
     pytest.importorskip("viser", reason="the dashboard is not installed")
     for process in graph("go2_walk", dashboard="true"):

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -88,7 +89,7 @@ def node_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[s
     monkeypatch.setenv("ROS_DOMAIN_ID", domain)
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     arguments = ["--ros-args", "-p", f"domain:={domain}", "-p", "preset:=ideal"]
-    arguments += ["-p", "publish_clock:=true"]
+    arguments += ["-p", "publish_clock:=true", "-p", "policy:=go2_walk,go2_perceptive"]
     process = subprocess.Popen(
         [sys.executable, "-m", "sim2real_deploy.nodes.twin", *arguments],
         env=dict(os.environ),
@@ -105,7 +106,7 @@ def test_the_node_takes_faults_and_tells_the_truth(node_process: subprocess.Pope
     from geometry_msgs.msg import Vector3, Wrench
     from nav_msgs.msg import Odometry
     from rosgraph_msgs.msg import Clock
-    from std_msgs.msg import String
+    from std_msgs.msg import Float32MultiArray, String
     from std_srvs.srv import Trigger
 
     from sim2real_deploy.nodes.common import LATCHED, SENSOR
@@ -118,6 +119,9 @@ def test_the_node_takes_faults_and_tells_the_truth(node_process: subprocess.Pope
         node.create_subscription(Odometry, "twin/odom", lambda m: seen.update(odom=m), SENSOR)
         node.create_subscription(
             String, "twin/faults", lambda m: seen.update(faults=json.loads(m.data)), LATCHED
+        )
+        node.create_subscription(
+            Float32MultiArray, "policy/height_scan", lambda m: seen.update(scan=m.data), 1
         )
         fault = node.create_publisher(String, "twin/fault", 10)
         push = node.create_publisher(Wrench, "twin/push", 10)
@@ -138,6 +142,10 @@ def test_the_node_takes_faults_and_tells_the_truth(node_process: subprocess.Pope
         assert 0 < seconds[-1] < 60  # the twin's, from its start
         assert 0.05 < seen["odom"].pose.pose.position.z < 0.2
         assert seen["odom"].header.frame_id == "world"
+        until(lambda: "scan" in seen)
+        assert len(seen["scan"]) == 17 * 5  # go2_perceptive's grid
+        above = seen["odom"].pose.pose.position.z - 0.3
+        assert statistics.mean(seen["scan"]) == pytest.approx(above, abs=0.02)
         asked = {"target": "motor", "word": "off", "joint": "FL_calf_joint"}
         until(
             lambda: seen["faults"] == [asked],
