@@ -769,3 +769,13 @@ def test_getting_up_has_a_time_limit() -> None:
     world.run(0.2, report=getting_up)
     assert "recovery_too_long" in world.keys
     assert world.supervisor.latched is Stop.ESTOP
+
+
+def test_speed_is_measured_afresh_when_driving_begins_again() -> None:
+    world = World()
+    world.run(1.0, state=rolling(0.6))
+    world.run(0.1, **OBEYING)
+    world.cycle()
+    reading = world.supervisor.watches["overspeed"].reading
+    assert reading is not None
+    assert reading.value < 0.1
