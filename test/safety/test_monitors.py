@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sim2real_deploy.robots.odometry import legs_of
 from sim2real_deploy.safety.envelope import CommandEnvelope
 from sim2real_deploy.safety.inputs import Inputs, Rate, Reading
 from sim2real_deploy.safety.monitors_body import BatteryMonitor, JointMonitor, RemoteMonitor
@@ -699,3 +700,74 @@ def test_a_command_between_two_states_is_judged_at_the_last_one() -> None:
     monitor.measure(healthy_inputs(0), 0)
     pushing = healthy_inputs(0, state=None, command=command(torque=30))
     assert value(monitor, "command_torque", pushing) > 1
+
+
+def test_speeds_are_averaged_over_an_eighth_of_a_second() -> None:
+    """A step of the turning rate is followed by 1 - 1/e within the filter's time, 0.12 s."""
+    motion = MotionMonitor(GO2)
+    motion.measure(with_state(), 0)
+    turning = floats(0.0, 0.0, 1.0)
+    for tick in range(1, 61):
+        inputs = with_state(tick * TICK, gyroscope=turning)
+        seen = value(motion, "turning_rate", inputs, tick * TICK)
+    assert seen == pytest.approx(1 - math.exp(-1), abs=0.005)
+
+
+def carried(newtons: float, feet: int = 4) -> dict[str, Any]:
+    """A robot that rolls forward, with so much load shared by the first of its feet."""
+    state = rolling(0.5)
+    joints = [joint for leg in legs_of(GO2)[:feet] for joint in leg.joints]
+    torque = np.zeros(12, np.float32)
+    torque[joints] = state["torque"][joints] * np.float32(newtons / (37.0 * feet))
+    return state | {"torque": torque}
+
+
+@pytest.mark.parametrize(("newtons", "feet", "hangs"), [(42.0, 4, False), (38.0, 1, True)])
+def test_a_robot_hangs_whose_feet_together_carry_less_than_40_newtons(
+    newtons: float, feet: int, hangs: bool
+) -> None:
+    motion = MotionMonitor(GO2)
+    for tick in range(100):
+        inputs = with_state(tick * TICK, **carried(newtons, feet))
+        readings = motion.measure(inputs, tick * TICK)
+    assert ("speed" not in readings) is hangs
+
+
+def test_a_robot_hangs_after_a_tenth_of_a_second_without_load() -> None:
+    motion = MotionMonitor(GO2)
+    motion.measure(with_state(**rolling(0.5)), 0)
+    known = [
+        "speed" in motion.measure(with_state(tick * TICK, **carried(0.0)), tick * TICK)
+        for tick in range(1, 60)
+    ]
+    assert sum(known) in (49, 50)
+    assert known == sorted(known, reverse=True)
+
+
+def test_a_robot_that_lands_has_none_of_the_speed_from_before_it_flew() -> None:
+    motion = MotionMonitor(GO2)
+    states = [rolling(0.5)] * 200 + [carried(0.0)] * 100 + [rolling(0.0)]
+    for tick, state in enumerate(states):
+        readings = motion.measure(with_state(tick * TICK, **state), tick * TICK)
+    assert readings["speed"].value < 0.05
+
+
+def test_the_target_of_a_joint_without_stiffness_counts_for_nothing() -> None:
+    slack = np.arange(12) == 4
+    far = GO2.stand_pose + np.float32(4.0) * slack
+    asked = command(q=far, kp=np.where(slack, 0.0, 20.0))
+    readings = CommandEnvelope(GO2).measure(healthy_inputs(0, command=asked), 0)
+    assert readings["command_excess_rad"].value == 0.0
+    assert readings["tracking_error_rad"].value == 0.0
+    soft = healthy_inputs(0, command=command(q=far, kp=1.0))
+    assert value(CommandEnvelope(GO2), "tracking_error_rad", soft) == pytest.approx(4.0)
+
+
+def test_a_fast_stream_shows_as_the_share_that_is_too_much() -> None:
+    monitor = StateMonitor(GO2)
+    for tick in range(1000):
+        counters = LinkCounters(received=round(tick * 1.3))
+        inputs = healthy_inputs(tick * TICK, counters=counters)
+        excess = monitor.measure(inputs, tick * TICK)["state_rate_excess"]
+    assert excess is not None
+    assert excess.value == pytest.approx(0.3, abs=0.01)

@@ -779,3 +779,42 @@ def test_speed_is_measured_afresh_when_driving_begins_again() -> None:
     reading = world.supervisor.watches["overspeed"].reading
     assert reading is not None
     assert reading.value < 0.1
+
+
+def test_a_stop_forbids_a_start_after_its_cause_has_gone() -> None:
+    world = World()
+    world.cycle(pressed=frozenset({"estop"}))
+    world.run(1.0, **OBEYING)
+    assert not world.supervisor.watches["estop_called"].active
+    assert not world.decision.verdict.may_start
+    assert world.decision.verdict.reason == world.supervisor.latched_reason
+
+
+def test_control_that_was_replaced_disobeys_nobody() -> None:
+    """After a takeover the supervisor damps; what control still sends is not held against it."""
+    world = World()
+    world.cycle(pressed=frozenset({"estop"}))
+    world.run(0.1)
+    assert world.supervisor.taken_over
+    world.run(1.0)
+    assert not world.supervisor.watches["control_disobeys"].active
+
+
+def test_a_single_hot_sample_takes_no_torque_away() -> None:
+    world = World()
+    world.cycle(state={"temperature": np.full(12, 79, np.int8)})
+    assert not world.supervisor.watches["motor_hot"].active
+    assert world.decision.verdict.torque_fraction == 1.0
+
+
+def test_damping_seen_just_in_time_is_obedience() -> None:
+    world = World()
+    world.cycle(pressed=frozenset({"estop"}))
+    world.run(0.1, **(OBEYING | {"command_age_s": 0.019}))
+    assert not world.supervisor.taken_over
+
+
+def test_a_stop_before_control_was_ever_heard_is_ignored_by_nobody() -> None:
+    world = World()
+    world.run(0.3, report=None, command=command(kp=20.0), pressed=frozenset({"stop"}))
+    assert "stop_ignored" not in world.keys
