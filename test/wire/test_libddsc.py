@@ -77,6 +77,7 @@ def test_the_structs_have_the_size_they_have_in_c() -> None:
 
 def test_the_package_needs_no_python_binding() -> None:
     """Everything that opens a link imports where `cyclonedds` and the vendor's SDK cannot be."""
+    pytest.importorskip("numba", reason="the twin is not installed")
     code = (
         "import sys\n"
         "sys.modules['cyclonedds'] = sys.modules['unitree_sdk2py'] = None\n"
