@@ -1,13 +1,12 @@
 """Everything that shapes a trained policy, as data: config/training/<name>.yaml."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
 from sim2real_deploy import configfile, paths
 from sim2real_deploy.configfile import Strict
-from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Range, Term
 
 
@@ -272,31 +271,8 @@ class TrainingConfig(Strict):
 
 
 def load_training(name: str | Path) -> TrainingConfig:
-    """A config by its name in config/training, or by the path of a file of that form.
-
-    A file that `extends` another one says only what it changes.
-    """
-    path = _file(name)
-    return configfile.parse(_content(path), TrainingConfig, str(path))
-
-
-def _file(name: str | Path) -> Path:
+    """A config by its name in config/training, or by the path of a file of that form."""
     path = Path(name)
-    return path if path.suffix == ".yaml" else paths.config_file(f"training/{name}.yaml")
-
-
-def _content(path: Path) -> Any:
-    content = configfile.read_yaml(path)
-    if not isinstance(content, dict) or "extends" not in content:
-        return content
-    base = content.pop("extends")
-    if not isinstance(base, str) or _file(base) == path:
-        raise Refusal(f"{path}: extends: must name another config, not {base!r}")
-    return _merged(_content(_file(base)), content)
-
-
-def _merged(base: Any, changes: Any) -> Any:
-    """Mappings key by key; anything else is replaced."""
-    if not isinstance(base, dict) or not isinstance(changes, dict):
-        return changes
-    return {**base, **{key: _merged(base.get(key), value) for key, value in changes.items()}}
+    if path.suffix != ".yaml":
+        path = paths.config_file(f"training/{name}.yaml")
+    return configfile.load(path, TrainingConfig)
