@@ -78,7 +78,6 @@ soak: $(VENV)/.trainer  ## the slow tests: minutes each
 
 train: $(VENV)/.trainer  ## train the walking policy from nothing, 25 minutes
 	$(SIM2REAL) train config/training/go2_walk.yaml
-	$(SIM2REAL) train config/training/go2_walk_lifted.yaml --folder runs/go2_walk/lifted
 
 clean:  ## take away what make made
 	rm -rf $(VENV) $(JAZZY) build install log site *.egg-info
