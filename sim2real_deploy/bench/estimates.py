@@ -20,6 +20,7 @@ from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.per_joint import named
 from sim2real_deploy.twin.robot import TwinRobot
 
 COMMANDS = (
@@ -53,7 +54,7 @@ class UnseenRobot:
         motors = made.motors.model_dump()
         motors["delay"] += self.more_delay
         strengths = made.motors.strengths(spec) * self.strength
-        motors["strength"] = dict(zip(spec.joint_names, strengths.tolist(), strict=True))
+        motors["strength"] = named(spec, strengths)
         changed = Imperfections.model_validate(made.model_dump() | {"motors": motors})
         robot = TwinRobot(spec, imperfections=changed, floor=Floor(friction=self.floor), seed=seed)
         robot.reset(seed)

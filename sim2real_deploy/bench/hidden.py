@@ -12,6 +12,7 @@ from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import Imperfections, Trunk
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.mount import Mount
+from sim2real_deploy.twin.per_joint import named
 from sim2real_deploy.twin.physics import MujocoPhysics
 
 Array = npt.NDArray[np.float64]
@@ -88,22 +89,19 @@ def draw(robot: RobotSpec, seed: int, unknown: str = "") -> HiddenRobot:
     start = load_imperfections("default", robot.name)
     nominal, joints = figures_of(start, robot), robot.joint_count
 
-    def each(values: Array) -> dict[str, float]:
-        return dict(zip(robot.joint_names, values.tolist(), strict=True))
-
     most = np.where(np.arange(joints) % 3 == 2, CALF_FRICTION, CALF_FRICTION / 2)
     lag = rng.uniform(0.0, 0.03, joints) if rng.random() < LAGGING else np.zeros(joints)
     motors = start.motors.model_copy(
         update={
-            "strength": each(rng.uniform(0.6, 1.3, joints)),
+            "strength": named(robot, rng.uniform(0.6, 1.3, joints)),
             "delay": round(rng.uniform(0, 18)) * 1e-3,
-            "lag": each(lag),
-            "armature": each(nominal.armature * rng.uniform(0.3, 3.0, joints)),
-            "damping": each(rng.uniform(0.0, 1.0, joints)),
-            "friction": each(rng.uniform(0.0, 1.0, joints) * most),
+            "lag": named(robot, lag),
+            "armature": named(robot, nominal.armature * rng.uniform(0.3, 3.0, joints)),
+            "damping": named(robot, rng.uniform(0.0, 1.0, joints)),
+            "friction": named(robot, rng.uniform(0.0, 1.0, joints) * most),
         }
     )
-    offset = each(rng.uniform(-0.08, 0.08, joints))
+    offset = named(robot, rng.uniform(-0.08, 0.08, joints))
     encoders = start.encoders.model_copy(update={"offset": offset})
     trunk = _trunk(rng)
     twin = start.model_copy(update={"motors": motors, "encoders": encoders, "trunk": trunk})
@@ -126,7 +124,7 @@ def draw_walker(robot: RobotSpec, seed: int) -> HiddenRobot:
     strength = rng.uniform(0.8, 1.15, robot.joint_count)
     motors = start.motors.model_copy(
         update={
-            "strength": dict(zip(robot.joint_names, strength.tolist(), strict=True)),
+            "strength": named(robot, strength),
             "delay": round(rng.uniform(0, 14)) * 1e-3,
         }
     )

@@ -8,6 +8,7 @@ import numpy as np
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.files import load_imperfections
+from sim2real_deploy.twin.per_joint import named
 from sim2real_deploy.twin.robot import TwinRobot
 
 Apply = Callable[[TwinRobot, float], None]  # a robot, and the progress of the change, 0 to 1
@@ -85,7 +86,7 @@ def hidden_imperfections(spec: RobotSpec, seed: int) -> Imperfections:
     """The default twin with sticking joints and encoder offsets, unknown to any estimator."""
     rng = np.random.default_rng([seed, 7])
     made = load_imperfections(robot=spec.name)
-    offsets = dict(zip(spec.joint_names, rng.uniform(-0.01, 0.01, spec.joint_count), strict=True))
+    offsets = named(spec, rng.uniform(-0.01, 0.01, spec.joint_count))
     return Imperfections.model_validate(
         made.model_dump()
         | {

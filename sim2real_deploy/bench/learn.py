@@ -39,6 +39,7 @@ from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.mount import Mount
+from sim2real_deploy.twin.per_joint import named
 from sim2real_deploy.twin.physics import MujocoPhysics
 from sim2real_deploy.twin.robot import TwinRobot
 
@@ -89,18 +90,15 @@ def draw(robot: RobotSpec, seed: int, stribeck: bool) -> tuple[Imperfections, Mo
     start = load_imperfections("default", robot.name)
     nominal, joints = figures_of(start, robot), robot.joint_count
 
-    def each(values: Any) -> dict[str, float]:
-        return dict(zip(robot.joint_names, values.tolist(), strict=True))
-
     changes: dict[str, Any] = {
-        "strength": each(nominal.strength * rng.uniform(0.9, 1.1, joints)),
+        "strength": named(robot, nominal.strength * rng.uniform(0.9, 1.1, joints)),
         "delay": round(rng.uniform(2, 8)) * 1e-3,
-        "armature": each(nominal.armature * rng.uniform(0.7, 1.5, joints)),
-        "damping": each(nominal.damping + rng.uniform(0, 0.2, joints)),
-        "friction": each(nominal.friction * rng.uniform(0.7, 1.4, joints)),
+        "armature": named(robot, nominal.armature * rng.uniform(0.7, 1.5, joints)),
+        "damping": named(robot, nominal.damping + rng.uniform(0, 0.2, joints)),
+        "friction": named(robot, nominal.friction * rng.uniform(0.7, 1.4, joints)),
     }
     if stribeck:
-        changes["stribeck"] = each(rng.uniform(0.2, 0.6, joints))
+        changes["stribeck"] = named(robot, rng.uniform(0.2, 0.6, joints))
     roll, pitch = rng.uniform(-0.1, 0.1, 2).tolist()
     twin = start.model_copy(update={"motors": start.motors.model_copy(update=changes)})
     return twin, Mount(kind="fixed", roll=roll, pitch=pitch)

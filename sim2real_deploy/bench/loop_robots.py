@@ -28,6 +28,7 @@ from sim2real_deploy.training.config import load_training
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.files import TwinFile, write_twin_file
 from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.per_joint import named
 
 BETTER = 0.2  # share by which the velocity error must fall
 LONGEST_S = 45 * 60.0
@@ -48,8 +49,8 @@ def hidden_twin(bundle: Bundle, nominal: Imperfections, number: int) -> Imperfec
     made = world.imperfections(bundle.spec, nominal)
     uneven = rng.uniform(0.92, 1.08, bundle.spec.joint_count)
     strength = made.motors.strengths(bundle.spec) * uneven
-    named = dict(zip(bundle.spec.joint_names, np.round(strength, 4).tolist(), strict=True))
-    motors = made.motors.model_copy(update={"strength": named, "weak": {}})
+    uneven_strength = named(bundle.spec, np.round(strength, 4))
+    motors = made.motors.model_copy(update={"strength": uneven_strength, "weak": {}})
     return made.model_copy(update={"motors": motors})
 
 

@@ -41,6 +41,11 @@ def per_joint(
     return np.array([_find(value, joint, key, otherwise) for joint in robot.joint_names])
 
 
+def named(robot: RobotSpec, values: npt.NDArray[np.float64]) -> PerJoint:
+    """Numbers in SDK order under the joints' names, as a file holds them."""
+    return dict(zip(robot.joint_names, values.tolist(), strict=True))
+
+
 def times(value: PerJoint, factor: float, most: float = math.inf) -> PerJoint:
     """Each number times a factor, at most `most`."""
     if isinstance(value, Mapping):

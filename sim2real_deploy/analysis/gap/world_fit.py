@@ -14,7 +14,7 @@ from sim2real_deploy.analysis.twin_replay import RecordedStates, roll_out
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.floors import Floor
-from sim2real_deploy.twin.per_joint import per_joint, times
+from sim2real_deploy.twin.per_joint import named, per_joint, times
 from sim2real_deploy.twin.robot import TwinRobot
 
 WINDOW_S = 0.1
@@ -50,8 +50,8 @@ class World:
         changed = motors.model_copy(
             update={
                 "strength": times(motors.strength, self.strength, most=1.5),
-                "delay": dict(zip(robot.joint_names, np.maximum(delay, 0.0), strict=True)),
-                "friction": dict(zip(robot.joint_names, np.maximum(dry, 0.0), strict=True)),
+                "delay": named(robot, np.maximum(delay, 0.0)),
+                "friction": named(robot, np.maximum(dry, 0.0)),
             }
         )
         trunk = imperfections.trunk
