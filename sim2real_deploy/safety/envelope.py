@@ -44,10 +44,11 @@ class CommandEnvelope:
 
     def _judge(self, command: JointCommand) -> Readings:
         excess = np.maximum(self._low - command.q, command.q - self._high)
-        gain = np.maximum(np.abs(command.kp) * self._per_kp, np.abs(command.kd) / MOST_KD)
+        gain = np.maximum(command.kp * self._per_kp, command.kd / MOST_KD)
+        pushes = (command.kp < 0) | (command.kd < 0)  # away from its target: no controller does
         return {
             "command_excess_rad": self._worst(np.where(command.kp > 0, excess, 0.0)),
-            "command_gain": self._worst(gain),
+            "command_gain": self._worst(np.where(pushes, np.inf, gain)),
         }
 
     def _judge_at(self, command: JointCommand, state: RobotState) -> Readings:

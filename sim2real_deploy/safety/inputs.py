@@ -59,6 +59,13 @@ class Inputs:
             self.command_age_s < CURRENT_S and not self.command_damping
         )
 
+    @property
+    def leaves(self) -> bool:
+        """Control shuts down, and the wire shows that its last command lets the robot rest."""
+        if self.report is None or not self.report.leaving:
+            return False
+        return self.command is None or self.command_damping
+
 
 class Monitor(Protocol):
     """Measures one part of the system; `MEASURES` names every reading it can give."""

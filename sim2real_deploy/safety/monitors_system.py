@@ -41,7 +41,7 @@ class ControlMonitor:
             readings["stage_mismatch"] = Reading(
                 float(report.stage != self._stage), f"control {report.stage}, safety {self._stage}"
             )
-        if not report.leaving:
+        if not inputs.leaves:
             silence = "control_silence_s" if inputs.driving else "idle_silence_s"
             readings[silence] = Reading(inputs.control_silence_s)
         if report.mode == WALKING:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.robots.spec import RobotSpec
+from sim2real_deploy.robots.spec import MOST_KD, RobotSpec
 from sim2real_deploy.robots.state import JointCommand
 from sim2real_deploy.safety.chain import Stop, Verdict
 from sim2real_deploy.safety.envelope import CommandEnvelope
@@ -159,6 +159,8 @@ class Supervisor:
             return "control is not running; start it first"
         if not inputs.report.damping:
             return f"control is in '{inputs.report.mode}': it must be damping first"
+        if inputs.driving:
+            return "control says that it damps, but what it sends does not: end it, start it again"
         self.latched, self.latched_reason = Stop.NONE, ""
         self.taken_over = False
         self._may_adapt = True
@@ -188,10 +190,11 @@ class Supervisor:
 
 
 def is_damping(command: JointCommand) -> bool:
-    """Whether it only resists motion: no position, speed or torque is commanded."""
+    """Whether it only resists motion, with a gain that a motor bears: no position, speed or torque
+    is commanded."""
     return (
         not command.kp.any()
         and not command.torque.any()
         and not command.dq.any()
-        and bool((command.kd > 0).all())
+        and bool((command.kd > 0).all() and (command.kd <= MOST_KD).all())
     )

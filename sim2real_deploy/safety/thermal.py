@@ -24,9 +24,13 @@ PERIOD_NS = 100_000_000
 
 
 def torque_fraction(temperature: float, derate: float, sit: float) -> float:
-    """Full torque up to `derate`, then falling linearly to LEAST_FRACTION at `sit`."""
-    warmth = (temperature - derate) / (sit - derate)
-    return 1.0 - (1.0 - LEAST_FRACTION) * min(1.0, max(0.0, warmth))
+    """Full torque up to `derate`, then falling linearly to LEAST_FRACTION at `sit`; a file may set
+    the two to one temperature."""
+    if temperature <= derate:
+        return 1.0
+    if temperature >= sit:
+        return LEAST_FRACTION
+    return 1.0 - (1.0 - LEAST_FRACTION) * (temperature - derate) / (sit - derate)
 
 
 class HeatPredictor:

@@ -401,7 +401,6 @@ def test_the_dead_man_counts_while_it_walks_and_the_button_is_free() -> None:
     control = RemoteMonitor("R1")
     free, held = with_state(), with_state(remote=buttons("R1"))
     standing = replace(free, report=replace(WALKING, mode="stand"))
-    assert control.measure(free, 0)["dead_man_s"] is None
     assert value(control, "dead_man_s", standing, MS) == 0
     assert value(control, "dead_man_s", free, 101 * MS) == pytest.approx(0.1)
     assert value(control, "dead_man_s", held, 200 * MS) == 0
@@ -409,6 +408,12 @@ def test_the_dead_man_counts_while_it_walks_and_the_button_is_free() -> None:
     assert value(control, "dead_man_s", standing, 300 * MS) == 0
     assert value(control, "dead_man_s", free, 350 * MS) == pytest.approx(0.05)
     assert value(control, "dead_man_s", replace(free, report=None), 400 * MS) == 0
+
+
+def test_a_walk_under_way_at_the_first_look_needs_its_dead_man_too() -> None:
+    control = RemoteMonitor("R1")
+    assert value(control, "dead_man_s", with_state(), 5 * S) == 0
+    assert value(control, "dead_man_s", with_state(), 5 * S + 400 * MS) == pytest.approx(0.4)
 
 
 def test_without_a_dead_man_button_nobody_must_hold_one() -> None:
@@ -693,6 +698,13 @@ def test_a_command_is_judged_while_it_is_current_and_drives() -> None:
     assert value(monitor, "command_gain", stiff) > 1
     assert monitor.measure(replace(stiff, command_age_s=0.1), 0) == {}
     assert monitor.measure(replace(stiff, command_damping=True), 0) == {}
+
+
+@pytest.mark.parametrize("gain", ["kp", "kd"])
+def test_a_gain_below_zero_pushes_a_joint_away_and_is_beyond_all_bounds(gain: str) -> None:
+    slight = np.where(np.arange(12) == 7, -0.1, 1.0)
+    readings = CommandEnvelope(GO2).measure(healthy_inputs(0, command=command(**{gain: slight})), 0)
+    assert readings["command_gain"] == Reading(math.inf, "RR_thigh_joint")
 
 
 def test_a_command_between_two_states_is_judged_at_the_last_one() -> None:

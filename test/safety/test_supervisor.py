@@ -1,6 +1,7 @@
 """The state machine: every stop, the latch, the reset, the takeover. Time is an argument."""
 
 import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -380,7 +381,7 @@ def test_a_look_between_two_states_has_still_seen_the_robot() -> None:
     world.run(0.1)
     between = world.cycle(silent=True)
     assert between.verdict.may_start
-    assert world.cycle(silent=True, report=DAMPING, reset_asked=True).reset_refused == ""
+    assert world.cycle(silent=True, reset_asked=True, **OBEYING).reset_refused == ""
 
 
 def test_a_reset_is_refused_while_the_cause_is_there() -> None:
@@ -436,6 +437,17 @@ def test_a_reset_without_control_or_robot_is_refused() -> None:
     assert not decision.verdict.may_start
 
 
+def test_a_reset_is_refused_while_the_wire_drives_whatever_control_says() -> None:
+    world = World()
+    world.cycle(pressed=frozenset({"stop"}))
+    world.run(0.6, **OBEYING)
+    drives = {"report": DAMPING, "command_damping": False, "command_age_s": 0.002}
+    decision = world.cycle(reset_asked=True, **drives)
+    assert decision.reset_refused.startswith("control says that it damps, but what it sends")
+    assert decision.verdict.stop is Stop.STOP
+    assert world.supervisor.resets == 0
+
+
 def test_a_reset_of_nothing_is_counted_all_the_same() -> None:
     world = World()
     assert world.cycle(reset_asked=True, **OBEYING).reset_refused == ""
@@ -456,6 +468,17 @@ def test_a_hot_motor_gets_less_torque_before_it_stops() -> None:
     world.run(0.6, state={"temperature": np.full(12, 81, np.int8)})
     assert world.supervisor.latched is Stop.STOP
     assert world.decision.verdict.torque_fraction == pytest.approx(0.5)
+
+
+def test_a_file_may_derate_and_sit_at_one_temperature() -> None:
+    world = World()
+    hot = [replace(e, threshold=80.0) if e.key == "motor_hot" else e for e in EVENTS]
+    world.supervisor = Supervisor(GO2, hot)
+    world.run(0.8, state={"temperature": np.full(12, 80, np.int8)})
+    assert world.decision.verdict.torque_fraction == 1.0
+    world.run(0.8, state={"temperature": np.full(12, 81, np.int8)})
+    assert world.decision.verdict.torque_fraction == 0.5
+    assert "motor_too_hot" in world.keys
 
 
 # adaptation
@@ -717,6 +740,30 @@ def test_control_that_is_gone_is_replaced_at_once(
     assert (world.supervisor.latched is Stop.ESTOP) is taken
 
 
+@pytest.mark.parametrize(("damping", "idle"), [(False, False), (True, True)])
+@pytest.mark.parametrize("silence_s", [1.1, math.inf])
+def test_control_that_says_it_leaves_and_drives_on_is_replaced(
+    damping: bool, idle: bool, silence_s: float
+) -> None:
+    """It hangs, or has ended, and the boards hold its last command."""
+    world = World()
+    world.run(0.1)
+    report = replace(DAMPING, damping=damping, leaving=True)
+    age_s = 9.0 if idle else 0.01
+    last: dict[str, Any] = {"command": command(kp=20.0), "command_age_s": age_s}
+    assert world.cycle(report=report, control_silence_s=silence_s, **last).take_over
+
+
+@pytest.mark.parametrize("last", [None, command()])
+def test_control_that_leaves_in_order_may_fall_silent(last: JointCommand | None) -> None:
+    """It damps, or never sent anything."""
+    world = World()
+    world.run(0.1, **OBEYING)
+    rests = {"command": last, "command_damping": last is not None, "command_age_s": 9.0}
+    world.run(2.0, report=replace(DAMPING, leaving=True), control_silence_s=9.0, **rests)
+    assert world.keys == []
+
+
 def test_the_wire_is_handed_back_only_by_a_reset_with_a_new_control() -> None:
     world = World()
     world.cycle(control_silence_s=0.1)
@@ -752,6 +799,10 @@ def test_damping_is_resistance_and_nothing_else() -> None:
         setattr(command, field, getattr(command, field).copy())
         getattr(command, field)[7] = -0.5
         assert not is_damping(command), field
+    hardest = JointCommand.damping(12, 10.0)
+    assert is_damping(hardest)
+    hardest.kd[5] = 10.1
+    assert not is_damping(hardest), "a gain that shakes the joint"
     limp = JointCommand.damping(12, 3.0)
     limp.kd[11] = 0.0
     assert not is_damping(limp)
