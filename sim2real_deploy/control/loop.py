@@ -56,8 +56,7 @@ class ControlLoop:
         self._due_ns = link.now_ns() + controller.period_ns
         self._plain: PlainTicks | None = None
         if (compiled := link.compiled()) is not None:
-            orders = supervision.orders(controller.situation.verdict)
-            self._plain = PlainTicks(compiled, controller, self.ticks, orders)
+            self._plain = PlainTicks(compiled, controller, self.ticks, supervision.orders)
 
     def request(self, event: ModeEvent) -> Decision:
         """Request a mode from another thread and wait for the loop's decision."""
@@ -138,8 +137,8 @@ class ControlLoop:
         times[STEP], times[STEPPED] = step_ns, 0
         times[STEP_PERIOD] = 0 if step is None else controller.walking.step_period_ns
         self.link.compiled()
-        orders = self.supervision.orders(controller.situation.verdict)
-        left = plain.run(orders, controller.repertoire.active, step)
+        self.supervision.order(controller, last_ns, self.late_ticks)
+        left = plain.run(controller.repertoire.active, step is not None)
         self.link.catch_up(left)
         now_ns, self._due_ns = times[LAST], times[DUE]
         self._last_ns, controller.state = now_ns, self.link.latest

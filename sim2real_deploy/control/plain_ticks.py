@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim2real_deploy.compiled import part, prepare, unlocked
+from sim2real_deploy.compiled import part, prepare, table, unlocked
 from sim2real_deploy.control import (
     limits,
     limits_reference,
@@ -19,9 +19,15 @@ from sim2real_deploy.control import (
     velocity_command,
 )
 from sim2real_deploy.control.controller import Controller
-from sim2real_deploy.control.supervision import Orders, repeats_orders
+from sim2real_deploy.control.supervision import (
+    UNTIL_NS,
+    Orders,
+    answer,
+    note_surprise,
+    repeats_orders,
+)
 from sim2real_deploy.control.ticks import COLUMNS, StepColumns, TickRing
-from sim2real_deploy.control.velocity_command import Shaping, shape
+from sim2real_deploy.control.velocity_command import Shaping, age_s, shape
 from sim2real_deploy.policy import c_network, compiled_step
 from sim2real_deploy.policy.compiled_step import CompiledStep
 from sim2real_deploy.robots import geometry
@@ -120,19 +126,24 @@ def write_step(columns: StepColumns, row: int, step: CompiledStep) -> None:
         columns.estimates[row, i] = step.estimates[i]
 
 
+class Loop(NamedTuple):
+    """All that plain ticks work on."""
+
+    link: CompiledLink
+    rows: Rows
+    bounds: Array
+    orders: Orders
+    times: Array
+    shaping: Shaping
+    step: CompiledStep
+    columns: StepColumns
+
+
 @unlocked(*(module.__name__ for module in MODULES))
-def run(
-    link: CompiledLink,
-    rows: Rows,
-    bounds: Array,
-    orders: Orders,
-    times: Array,
-    shaping: Shaping,
-    step: CompiledStep,
-    columns: StepColumns,
-) -> int:
+def run(loop: Any) -> int:
     """Tick until something is not plain, or until Python has work to do before the next tick.
-    Returns how many samples were taken and not used."""
+    `loop` is a Loop as a table. Returns how many samples were taken and not used."""
+    link, rows, bounds, orders, times, shaping, step, columns = loop.rows
     period_ns = times[PERIOD]
     while True:
         still_ns = max(0, wire.stood_still_ns(link))
@@ -140,18 +151,18 @@ def run(
         start_ns, still_ns = wire.monotonic_ns(link), wire.stood_still_ns(link)
         now_ns = start_ns - still_ns
         gap_ns = now_ns - times[LAST]
-        in_time = still_ns >= 0 and gap_ns <= 2 * period_ns and now_ns <= orders.until_ns
+        in_time = still_ns >= 0 and gap_ns <= 2 * period_ns and now_ns <= orders.memo[UNTIL_NS]
         stepping = now_ns + period_ns // 2 >= times[STEP]
         if stepping and (not times[STEP_PERIOD] or now_ns - times[STEP] > times[STEP_PERIOD]):
             return taken
         if not in_time:
             return taken
-        if not wire.accept(link, taken) or not repeats_orders(orders):
+        if not wire.accept(link, taken) or not repeats_orders(orders, now_ns):
             return taken
         observe_ns, infer_ns = 0, 0
         if stepping:
             observe_ns, infer_ns = make_step(link, rows, shaping, step, now_ns)
-        if infer_ns < 0 or not decide(link, rows, bounds, orders.fraction):
+        if infer_ns < 0 or not decide(link, rows, bounds, orders.fraction[0]):
             if stepping:
                 compiled_step.undo(step)
             return taken
@@ -175,11 +186,13 @@ def run(
                 figures[_VELOCITY + axis] = shaping.shaped[axis]
             known = step.observation, step.statistics, step.judged
             figures[SURPRISE] = compiled_step.surprise(*known)
+            note_surprise(orders, figures[SURPRISE])
             times[STEP] += times[STEP_PERIOD]
             times[STEPPED] = start_ns
         rows.count[0] = written + 1
         times[LAST], times[DUE] = now_ns, now_ns + times[PATIENCE]
-        if orders.sizes[0] or times[ASKED] or not sent or now_ns >= times[BACK]:
+        heard = answer(orders, written + 1, age_s(shaping, now_ns))
+        if not heard or times[ASKED] or not sent or now_ns >= times[BACK]:
             return 0
         rehearses = now_ns + 1.5 * period_ns >= times[STEP]  # the next tick steps
         if rehearses and (not times[STEP_PERIOD] or not compiled_step.rehearse(step)):
@@ -192,30 +205,25 @@ class PlainTicks:
     def __init__(
         self, link: CompiledLink, controller: Controller, ring: TickRing, orders: Orders
     ) -> None:
-        limiter = controller.limiter
-        self._link, self._bounds = link, limiter.bounds
-        self._rows = Rows(
+        limiter, policies = controller.limiter, controller.repertoire.policies
+        rows = Rows(
             *(ring.count, ring.figures, ring.limits, ring.asked, ring.sent),
             *(controller.asked_block, limiter.sent_block, limiter.acted_bits),
         )
-        self._times = np.zeros(ASKED + 1, np.int64)
-        self.times = self._times.data  # a view that is quicker to use from Python
+        times = np.zeros(ASKED + 1, np.int64)
+        self.times = times.data  # a view that is quicker to use from Python
         self.times[PERIOD] = controller.period_ns
         self.times[PATIENCE] = round(PATIENCE_PERIODS * controller.period_ns)
-        self._shaping, self._columns = controller.velocity.shaping, ring.step_columns
-        for policy in controller.repertoire.policies:
-            policy.compile()
+        shared = link, rows, limiter.bounds, orders, times, controller.velocity.shaping
+        idle = table(Loop(*shared, compiled_step.nothing(), StepColumns.nothing()))
+        self._idle, self._stepping = idle, [idle] * len(policies)
+        for k, policy in enumerate(policies):
+            if (step := policy.compile()) is not None:
+                self._stepping[k] = table(Loop(*shared, step, ring.step_columns[k]))
         c_network.locate_network()
-        self._no_step, self._no_columns = compiled_step.nothing(), StepColumns.nothing()
-        # Compiles now, before the loop runs.
-        prepare(run, *self._arguments(orders, self._no_step, self._no_columns))
+        self._run = prepare(run, idle)  # compiles now, before the loop runs
 
-    def _arguments(self, orders: Orders, step: CompiledStep, columns: StepColumns) -> Any:
-        known = self._link, self._rows, self._bounds, orders, self._times
-        return (*known, self._shaping, step, columns)
-
-    def run(self, orders: Orders, policy: int, step: CompiledStep | None) -> int:
-        """`step` is that of a policy, by its number in the repertoire; None if Python makes the
-        steps. Returns how many samples were taken and left."""
-        columns = self._no_columns if step is None else self._columns[policy]
-        return int(run(*self._arguments(orders, step or self._no_step, columns)))
+    def run(self, policy: int, steps: bool) -> int:
+        """`policy` is its number in the repertoire; Python makes its steps, or it `steps` here.
+        Returns how many samples were taken and left."""
+        return int(self._run(self._stepping[policy] if steps else self._idle))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim2real_deploy.compiled import compiled
+from sim2real_deploy.compiled import compiled, part
 from sim2real_deploy.control.lease import PLANNER, Lease, Source
 from sim2real_deploy.control.stages import Stage
 from sim2real_deploy.robots.vectors import REST, as_recorded
@@ -51,6 +51,13 @@ def shape(shaping: Shaping, now_ns: int, may_move: bool) -> None:
             reach *= BRAKING
         now[axis] = min(max(goal, now[axis] - reach), now[axis] + reach)
         shaping.shaped[axis] = np.float32(now[axis])
+
+
+@part
+def age_s(shaping: Shaping, now_ns: int) -> float:
+    """Age of the last accepted request; infinite before the first."""
+    came_ns = shaping.times[shaping.memo[COUNT] % KEPT, CAME]
+    return math.inf if came_ns == NEVER_NS else (now_ns - came_ns) / 1e9
 
 
 class VelocityCommand:
@@ -104,9 +111,7 @@ class VelocityCommand:
         return tuple(self.shaping.requests[slot].tolist())
 
     def age_s(self, now_ns: int) -> float:
-        """Age of the last accepted request; infinite before the first."""
-        came_ns = int(self.shaping.times[self.shaping.memo[COUNT] % KEPT, CAME])
-        return math.inf if came_ns == NEVER_NS else (now_ns - came_ns) / 1e9
+        return float(age_s(self.shaping, now_ns))
 
     def brake(self) -> None:
         """Slow down to rest, whatever is requested, until `halt`."""

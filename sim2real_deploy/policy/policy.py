@@ -215,8 +215,8 @@ class Policy:
         seen = raw if self.contract.action.observed == "raw" else clipped
         return seen, self._to_sdk([*moved, *self._held])
 
-    def compile(self) -> None:
-        """Open the network for compiled loops, too, if every term has a form for them."""
+    def compile(self) -> CompiledStep | None:
+        """Open the network for compiled loops, too; None if a term has no form for them."""
         network = None if self.odometry or self._motion else self.session.compile()
         if network is not None:
             self._compiled = compiled_step.describe(
@@ -237,6 +237,7 @@ class Policy:
                 ),
                 network,
             )
+        return self._compiled
 
     def compiled(self) -> CompiledStep | None:
         """The policy for compiled loops, which continue from its last step; None without any, and

@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import socket
+import struct
 from pathlib import Path
 
 from sim2real_deploy.errors import Refusal
@@ -76,6 +77,11 @@ class LocalChannel:
             except BlockingIOError:
                 break
         return datagrams
+
+    @property
+    def peer_address(self) -> bytes:
+        """Of the other end, as the C library takes it: a sockaddr_un."""
+        return struct.pack("=H", socket.AF_UNIX) + os.fsencode(self._peer) + b"\0"
 
     def fileno(self) -> int:
         return self._socket.fileno()

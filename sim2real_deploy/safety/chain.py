@@ -32,9 +32,13 @@ RECOVERING = "recovering"  # and for the one in which it gets up after a fall
 _HEARTBEAT = struct.Struct(f"<4sQQQQQBf??{REASON_BYTES}s{PARTICIPANT_BYTES}s")
 _ANSWER = struct.Struct(f"<4sQQ{MODE_BYTES}s{PARTICIPANT_BYTES}sIQ??Q??fff{STAGE_BYTES}s")
 _HEARTBEAT_MAGIC = b"HRT2"
-# Sequence, challenge and time: what alone changes in a heartbeat that repeats the orders.
+HEARTBEAT_BYTES, ANSWER_BYTES = _HEARTBEAT.size, _ANSWER.size
+# For compiled loops: where these fields lie in a heartbeat, and what alone changes in one that
+# repeats the orders.
+SEQUENCE, CHALLENGE, SENT_NS = 12, 20, 36
 CHANGING = (*range(12, 28), *range(36, 44))
-HEARTBEAT_BYTES = _HEARTBEAT.size
+# And in an answer.
+ANSWERS, RESPONSE, TICK, SURPRISE, COMMAND_AGE = 4, 12, 80, 100, 104
 _ANSWER_MAGIC = b"ANS3"
 
 
@@ -185,7 +189,7 @@ class ControlSide:
     """Control's end: the verdict of each tick, latched until the supervisor is reset."""
 
     def __init__(self, timeout_ns: int = HEARTBEAT_TIMEOUT_NS) -> None:
-        self._timeout_ns = timeout_ns
+        self.timeout_ns = timeout_ns
         self._last: Heartbeat | None = None
         self._answered = True
         self._driving = False  # according to control's last report
@@ -198,7 +202,12 @@ class ControlSide:
     def until_ns(self, verdict: Verdict) -> int:
         """Until when a verdict stays in force without a heartbeat; 0 if it is not the last."""
         last = self._last
-        return 0 if last is None or verdict is not self._orders else last.sent_ns + self._timeout_ns
+        return 0 if last is None or verdict is not self._orders else last.sent_ns + self.timeout_ns
+
+    def catch_up(self, datagram: bytes, report: Report) -> None:
+        """A compiled loop has answered heartbeats that repeated the orders, this one last."""
+        self._last, self.datagram = Heartbeat.unpack(datagram), datagram
+        self._answered, self._driving = True, not report.damping
 
     def hear(self, datagram: bytes, now_ns: int) -> None:
         """Process one datagram; malformed, old or future ones are only counted."""
@@ -220,8 +229,8 @@ class ControlSide:
         last = self._last
         if last is None:
             return UNHEARD
-        if now_ns - last.sent_ns > self._timeout_ns:
-            reason = f"supervisor silent for over {self._timeout_ns // 1_000_000} ms"
+        if now_ns - last.sent_ns > self.timeout_ns:
+            reason = f"supervisor silent for over {self.timeout_ns // 1_000_000} ms"
             if self._driving:  # otherwise nothing moved, and no reset is needed
                 self._latch(Stop.ESTOP, reason)
                 self._orders = self._ordered_by(last)
@@ -260,7 +269,7 @@ class ControlSide:
     def _is_fresh(self, heartbeat: Heartbeat, now_ns: int) -> bool:
         """Sent neither long ago (left in the socket) nor in the future."""
         ahead_ns = HEARTBEAT_PERIOD_NS  # the tick may have read its clock first
-        return now_ns - self._timeout_ns <= heartbeat.sent_ns <= now_ns + ahead_ns
+        return now_ns - self.timeout_ns <= heartbeat.sent_ns <= now_ns + ahead_ns
 
     def _latch(self, stop: Stop, reason: str) -> None:
         if stop > self._latched:
