@@ -260,6 +260,18 @@ def soak(
 
 
 @bench.command()
+def startup(
+    json: Json = None,
+    times: Annotated[int, typer.Option(min=1, help="Starts that count.")] = 5,
+) -> None:
+    """How long `--help` takes, and `up` until the robot may stand."""
+    from sim2real_deploy.bench import startup as benchmark
+    from sim2real_deploy.bench.conduct import conduct
+
+    raise typer.Exit(conduct("bench startup", partial(benchmark.run, times), json))
+
+
+@bench.command()
 def scale(
     bag: Annotated[
         Path, typer.Argument(help="Bag from this package's recorder that contains a walk.")

@@ -1,13 +1,26 @@
 """Stages of deployment: limits of speed, torque and joint range, read from stages.yaml."""
 
+from enum import Enum
 from pathlib import Path
 
 from pydantic import Field, model_validator
 
 from sim2real_deploy import configfile, paths
 from sim2real_deploy.configfile import Strict
-from sim2real_deploy.control.adaptation import Adapts
 from sim2real_deploy.errors import Refusal
+
+
+class Adapts(str, Enum):
+    """What adaptation may correct."""
+
+    NONE = "none"
+    STRENGTH = "strength"  # gains
+    MRAC = "mrac"  # feed-forward torque
+    VELOCITY = "velocity"  # the velocity command
+    ALL = "all"
+
+    def within(self, most: "Adapts") -> bool:
+        return self in (Adapts.NONE, most) or most is Adapts.ALL
 
 
 class PlanarLimit(Strict):

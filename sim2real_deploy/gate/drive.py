@@ -14,8 +14,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.engines import SimulatedRobot
 from sim2real_deploy.gate.lockstep_supervisor import LockstepSupervisor
 from sim2real_deploy.policy.bundle import Bundle
-from sim2real_deploy.policy.height_grid import flat_scan, height_grid
-from sim2real_deploy.policy.policy import HEIGHT_SCAN
+from sim2real_deploy.policy.height_grid import HEIGHT_SCAN, flat_scan, height_grid
 from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.robots.geometry import heading, tilt
 from sim2real_deploy.safety.chain import CLEAR

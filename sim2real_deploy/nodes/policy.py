@@ -15,7 +15,8 @@ from sim2real_deploy.nodes.common import REPLAYED, SENSOR, heard
 from sim2real_deploy.nodes.frames import Frames
 from sim2real_deploy.nodes.outside_odometry import LEGS, flaw_of
 from sim2real_deploy.nodes.typed import Typed
-from sim2real_deploy.policy.policy import BLIND_S, HEIGHT_SCAN, Policy
+from sim2real_deploy.policy.height_grid import HEIGHT_SCAN
+from sim2real_deploy.policy.policy import BLIND_S, Policy
 
 
 class PolicyNode(Node):

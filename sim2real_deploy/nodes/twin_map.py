@@ -5,8 +5,7 @@ from std_msgs.msg import Float32MultiArray
 
 from sim2real_deploy import topics
 from sim2real_deploy.policy.contract import listed, load_contract
-from sim2real_deploy.policy.height_grid import HeightGrid, height_grid
-from sim2real_deploy.policy.policy import HEIGHT_SCAN
+from sim2real_deploy.policy.height_grid import HEIGHT_SCAN, HeightGrid, height_grid
 from sim2real_deploy.twin.height_scan import TYPICAL, HeightScan
 from sim2real_deploy.twin.robot import BaseTruth, TwinRobot
 

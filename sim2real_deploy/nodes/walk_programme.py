@@ -28,6 +28,7 @@ PARAMETERS = (
     Parameter("truth", TRUTH, "Odometry to judge by: the twin's truth, or `odom`."),
 )
 READY_S = 60.0  # the processes start side by side; ROS discovery takes a few seconds
+ASK_AGAIN_S = 0.1
 MOVE_S = 15.0
 COMMAND_PERIOD_S = 0.05
 
@@ -103,7 +104,7 @@ class WalkProgramme(Node):
             if words != said:
                 said = words
                 self.get_logger().info(f"waiting to {service}: {words}")
-            time.sleep(0.5)
+            time.sleep(ASK_AGAIN_S)
         patience = time.monotonic() + MOVE_S
         while self._stack.mode != mode:
             self._check_running()

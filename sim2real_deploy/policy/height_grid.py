@@ -9,6 +9,8 @@ import numpy.typing as npt
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.contract import Contract, Term
 
+HEIGHT_SCAN = "height_scan"  # the term that observes it
+
 
 @dataclass(frozen=True)
 class HeightGrid:
@@ -49,7 +51,7 @@ def height_grid(contract: Contract) -> HeightGrid | None:
 def flat_scan(contract: Contract) -> tuple[float, ...] | None:
     """What a policy that observes heights sees on flat ground, by its contract; None without."""
     for term in (term for group in contract.observations for term in group.terms):
-        if term.name == "height_scan":
+        if term.name == HEIGHT_SCAN:
             flat = float(term.params.get("flat", 0.0))  # type: ignore[arg-type]
             count = int(float(term.params["count"]))  # type: ignore[arg-type]
             return (flat,) * count
@@ -59,7 +61,7 @@ def flat_scan(contract: Contract) -> tuple[float, ...] | None:
 def grid_of(term: Term) -> HeightGrid | None:
     """Where the points of a `height_scan` term are; None for other terms and unplaced points."""
     size = term.params.get("size", ())
-    if term.name != "height_scan" or not isinstance(size, tuple) or not size:
+    if term.name != HEIGHT_SCAN or not isinstance(size, tuple) or not size:
         return None
     resolution, offset = (
         float(term.params.get(key, 0.0))  # type: ignore[arg-type]

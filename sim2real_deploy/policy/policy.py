@@ -15,6 +15,7 @@ from sim2real_deploy.policy import compiled_step
 from sim2real_deploy.policy.compiled_step import COMMAND, JOINTS, STEPS, CompiledStep
 from sim2real_deploy.policy.contract import Contract
 from sim2real_deploy.policy.estimates import MISSED
+from sim2real_deploy.policy.height_grid import HEIGHT_SCAN
 from sim2real_deploy.policy.motion import open_player
 from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.session import Session
@@ -25,7 +26,6 @@ from sim2real_deploy.robots.odometry import LegOdometry
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.robots.vectors import Numbers, clip
 
-HEIGHT_SCAN = "height_scan"
 OUTSIDE_STEPS = 10  # policy steps after which a velocity given from outside is stale
 BLIND_S = 0.5  # after this long without a height scan the last one is not walked on
 SMALLEST_STD = 1e-3  # or a term that hardly varied in training would make any value surprising

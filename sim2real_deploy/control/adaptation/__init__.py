@@ -1,7 +1,8 @@
 """Adaptation while walking: estimates of the robot, and bounded corrections made of them."""
 
-from sim2real_deploy.control.adaptation.adaptation import Adaptation, Adapts
+from sim2real_deploy.control.adaptation.adaptation import Adaptation
 from sim2real_deploy.control.adaptation.reference import load_reference
+from sim2real_deploy.control.stages import Adapts
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
 

@@ -6,7 +6,6 @@ Corrections act only while the policy walks, stay within bounds that no reading 
 slowly, and fade out when they are switched off. Limits come afterwards and know nothing of them.
 """
 
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from sim2real_deploy.control.adaptation.payload import PayloadEstimator
 from sim2real_deploy.control.adaptation.reference import Reference
 from sim2real_deploy.control.adaptation.strength import Flags, StrengthEstimator
 from sim2real_deploy.control.adaptation.velocity_hold import VelocityHold, VelocityViews
+from sim2real_deploy.control.stages import Adapts
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import RobotSpec, RobotState
 from sim2real_deploy.robots.state import Floats
@@ -69,19 +69,6 @@ def follow_strength(
 
 # The command, the trunk's velocity over standing feet and its rate, the policy, may it correct.
 Steered = tuple[tuple[float, ...], tuple[float, float] | None, float, Policy, bool]
-
-
-class Adapts(str, Enum):
-    """What may be corrected."""
-
-    NONE = "none"
-    STRENGTH = "strength"  # gains
-    MRAC = "mrac"  # feed-forward torque
-    VELOCITY = "velocity"  # the velocity command
-    ALL = "all"
-
-    def within(self, most: "Adapts") -> bool:
-        return self in (Adapts.NONE, most) or most is Adapts.ALL
 
 
 class Adaptation:
