@@ -218,7 +218,7 @@ class ControlSide:
         last = self._last
         self.verdict(now_ns)  # latches a timeout that this heartbeat would otherwise hide
         if last and last.session == heartbeat.session and heartbeat.resets > last.resets:
-            self._latched, self._reason = Stop.NONE, ""
+            self._latched = Stop.NONE
         self._latch(heartbeat.stop, heartbeat.reason)
         self._last, self.datagram = heartbeat, datagram
         self._orders = self._ordered_by(heartbeat)

@@ -33,7 +33,6 @@ class CommandEnvelope:
         command = inputs.command
         stale = inputs.command_age_s >= CURRENT_S
         if command is None or stale or inputs.command_damping:
-            self._judged = None
             return {}
         if command is not self._judged:
             self._judged = command

@@ -54,8 +54,6 @@ class JointMonitor:
     def _off(self, state: RobotState) -> Reading:
         """Motors whose mode differs from the majority; the mode's value itself does not matter."""
         modes = state.whole().motor_mode.tolist()
-        if len(set(modes)) <= 1:
-            return Reading(0.0)
         common = max(set(modes), key=modes.count)
         odd = [name for name, mode in zip(self._names, modes, strict=True) if mode != common]
         return Reading(float(len(odd)), ", ".join(odd))
@@ -67,7 +65,7 @@ class JointMonitor:
             if self._lost is not None:
                 self._losing = self._names[int((lost != self._lost).argmax())]
             self._lost, self._lost_bytes = lost.copy(), content
-            self._lost_sum = int(lost.sum(dtype=np.int64))
+            self._lost_sum = int(lost.sum())
         return Reading(self._rate(self._lost_sum, now_ns), self._losing)
 
 

@@ -77,7 +77,7 @@ class StateMonitor:
     def _see(self, state: RobotState) -> None:
         # A real sensor is never bit-identical twice; a stuck one is, however its counter runs.
         content = state.gyroscope.tobytes() + state.accelerometer.tobytes() + state.dq.tobytes()
-        if content != self._content or self._last_ns is None:
+        if content != self._content:
             self._content = content
             self._changed_ns = state.received_ns
         self._last_ns = state.received_ns

@@ -14,7 +14,10 @@ from sim2real_deploy.safety.monitors_body import BatteryMonitor, JointMonitor, R
 from sim2real_deploy.safety.monitors_state import LONGEST_LOOK_S, PostureMonitor, StateMonitor
 from sim2real_deploy.safety.monitors_system import ControlMonitor, SystemMonitor
 from sim2real_deploy.safety.motion import MotionMonitor
+from sim2real_deploy.safety.thermal import HeatMonitor
 from sim2real_deploy.wire import remote
+from sim2real_deploy.wire.decoders import StateDecoder
+from sim2real_deploy.wire.encoders import StateEncoder
 from sim2real_deploy.wire.link import LinkCounters
 from support.safety_world import (
     DAMPING,
@@ -433,6 +436,19 @@ def test_a_remote_that_was_never_on_is_silent_since_the_first_state() -> None:
     assert gone == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize(
+    "monitor", [JointMonitor(GO2), BatteryMonitor(), RemoteMonitor("R1"), HeatMonitor(GO2, 80.0)]
+)
+def test_a_state_as_the_wire_brings_it_is_read_whole(monitor: Any) -> None:
+    """The loop's form of a state holds the motion alone; temperatures, modes and remote are
+    decoded when somebody asks for them."""
+    sample = StateEncoder(GO2).encode(healthy_state(0, remote=buttons("L2", "B")))
+    live = healthy_inputs(0, state=StateDecoder(GO2).decode(sample, 0))
+    readings = monitor.measure(live, 0)
+    assert set(readings) == monitor.MEASURES
+    assert all(reading is not None for reading in readings.values())
+
+
 # control and surroundings
 
 
@@ -522,15 +538,15 @@ def test_sport_modes_own_writer_is_no_stranger() -> None:
 
 
 def test_strangers_are_named_and_rival_only_a_robot_that_is_driven() -> None:
-    writing, lately = ("teleop",), ("app", "teleop")
+    writing, lately = ("app", "teleop"), ("app", "nav", "teleop")
     inputs = healthy_inputs(0, rivals=writing, lingering=lately)
     readings = SystemMonitor().measure(inputs, 0)
-    assert readings["strangers"] == Reading(2, "app, teleop")
-    assert readings["rivals"] == Reading(1, "teleop")
+    assert readings["strangers"] == Reading(3, "app, nav, teleop")
+    assert readings["rivals"] == Reading(2, "app, teleop")
     idle = healthy_inputs(0, rivals=writing, lingering=lately, report=None)
     readings = SystemMonitor().measure(idle, 0)
-    assert readings["strangers"] == Reading(2, "app, teleop")
-    assert readings["rivals"] == Reading(0, "teleop")
+    assert readings["strangers"] == Reading(3, "app, nav, teleop")
+    assert readings["rivals"] == Reading(0, "app, teleop")
 
 
 def test_sport_mode_matters_while_the_robot_is_driven() -> None:
@@ -566,7 +582,8 @@ def test_cells_that_drift_apart_later_are_seen_and_none_at_all_are_even() -> Non
     even = np.full(8, 3700, np.uint16)
     apart = even.copy()
     apart[3] -= 250
-    for cells, volts in ((even, 0.0), (apart, 0.25), (even, 0.0), (np.zeros(8, np.uint16), 0.0)):
+    none, dead = np.zeros(8, np.uint16), np.array([1, 3700] + [0] * 6, np.uint16)
+    for cells, volts in ((even, 0.0), (apart, 0.25), (even, 0.0), (none, 0.0), (dead, 3.699)):
         inputs = with_state(cell_millivolts=cells)
         assert value(battery, "cell_imbalance_v", inputs) == pytest.approx(volts)
 
@@ -686,10 +703,12 @@ def test_a_robot_in_the_air_for_long_has_no_speed_until_it_lands() -> None:
 
 
 def test_motors_out_of_the_common_mode_are_counted_and_named() -> None:
-    modes = np.ones(12, np.uint8)
-    modes[[2, 7]] = 0
-    reading = JointMonitor(GO2).measure(with_state(motor_mode=modes), 0)["motors_off"]
-    assert reading == Reading(2.0, f"{GO2.joint_names[2]}, {GO2.joint_names[7]}")
+    joints, modes = JointMonitor(GO2), np.ones(12, np.uint8)
+    assert joints.measure(with_state(motor_mode=modes), 0)["motors_off"] == Reading(0.0)
+    for odd in (0, 10):  # which mode is the odd one depends on how many have it
+        modes[[2, 7]] = odd
+        reading = joints.measure(with_state(motor_mode=modes), 0)["motors_off"]
+        assert reading == Reading(2.0, f"{GO2.joint_names[2]}, {GO2.joint_names[7]}")
 
 
 def test_a_command_is_judged_while_it_is_current_and_drives() -> None:
@@ -698,6 +717,28 @@ def test_a_command_is_judged_while_it_is_current_and_drives() -> None:
     assert value(monitor, "command_gain", stiff) > 1
     assert monitor.measure(replace(stiff, command_age_s=0.1), 0) == {}
     assert monitor.measure(replace(stiff, command_damping=True), 0) == {}
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_command_is_judged_to_both_sides(sign: int) -> None:
+    """Below the range as above it, and torque and distance by their size."""
+    end = (GO2.position_low if sign < 0 else GO2.position_high)[4]
+    q = GO2.stand_pose.copy()
+    q[4] = end + sign * 0.5
+    asked = command(q=q, kp=20.0)
+    readings = CommandEnvelope(GO2).measure(healthy_inputs(0, command=asked), 0)
+    far = abs(float(q[4] - GO2.stand_pose[4]))
+    thigh = GO2.joint_names[4]
+    assert readings["command_excess_rad"] == Reading(pytest.approx(0.5, abs=1e-5), thigh)
+    assert readings["tracking_error_rad"] == Reading(pytest.approx(far, abs=1e-5), thigh)
+    share = 20.0 * far / float(GO2.torque_limit[4])
+    assert readings["command_torque"] == Reading(pytest.approx(share, rel=1e-4), thigh)
+
+
+def test_a_damping_gain_is_a_share_of_the_largest_there_is() -> None:
+    asked = healthy_inputs(0, command=command(kd=np.where(np.arange(12) == 3, 20.0, 1.0)))
+    readings = CommandEnvelope(GO2).measure(asked, 0)
+    assert readings["command_gain"] == Reading(pytest.approx(2.0), "FL_hip_joint")
 
 
 @pytest.mark.parametrize("gain", ["kp", "kd"])
@@ -719,10 +760,12 @@ def test_speeds_are_averaged_over_an_eighth_of_a_second() -> None:
     motion = MotionMonitor(GO2)
     motion.measure(with_state(), 0)
     turning = floats(0.0, 0.0, 1.0)
+    seen = []
     for tick in range(1, 61):
         inputs = with_state(tick * TICK, gyroscope=turning)
-        seen = value(motion, "turning_rate", inputs, tick * TICK)
-    assert seen == pytest.approx(1 - math.exp(-1), abs=0.005)
+        seen.append(value(motion, "turning_rate", inputs, tick * TICK))
+    assert seen[-1] == pytest.approx(1 - math.exp(-1), abs=0.005)
+    assert seen == sorted(seen), "it does not swing"
 
 
 def carried(newtons: float, feet: int = 4) -> dict[str, Any]:
@@ -771,6 +814,8 @@ def test_the_target_of_a_joint_without_stiffness_counts_for_nothing() -> None:
     readings = CommandEnvelope(GO2).measure(healthy_inputs(0, command=asked), 0)
     assert readings["command_excess_rad"].value == 0.0
     assert readings["tracking_error_rad"].value == 0.0
+    limp = CommandEnvelope(GO2).measure(healthy_inputs(0, command=command(q=far, kp=0.0)), 0)
+    assert limp["command_excess_rad"].value == limp["tracking_error_rad"].value == 0.0
     soft = healthy_inputs(0, command=command(q=far, kp=1.0))
     assert value(CommandEnvelope(GO2), "tracking_error_rad", soft) == pytest.approx(4.0)
 
