@@ -206,7 +206,7 @@ class ControlSide:
 
     def catch_up(self, datagram: bytes, report: Report) -> None:
         """A compiled loop has answered heartbeats that repeated the orders, this one last."""
-        self._last, self.datagram = Heartbeat.unpack(datagram), datagram
+        self._last, self.datagram = Heartbeat.unpack(datagram) or self._last, datagram
         self._answered, self._driving = True, not report.damping
 
     def hear(self, datagram: bytes, now_ns: int) -> None:

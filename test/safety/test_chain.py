@@ -403,3 +403,32 @@ def test_a_verdict_holds_until_its_heartbeat_times_out_and_no_other_does() -> No
     late = control.verdict(9 * MS + HEARTBEAT_TIMEOUT_NS)
     assert late.stop is Stop.ESTOP
     assert control.until_ns(late) == 0
+
+
+@pytest.mark.parametrize("moving", [True, False])
+def test_what_a_compiled_loop_answered_counts_as_heard(moving: bool) -> None:
+    """From then on silence counts from its last heartbeat, which is answered already, and control
+    moved the robot, or did not, as it last said."""
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(CLEAR, 0, 1, 0), 0)
+    orders = control.verdict(0)
+    first = supervisor.heartbeat(CLEAR, 0, 2, 20 * MS)
+    last = supervisor.heartbeat(CLEAR, 0, 3, 30 * MS)
+    control.hear(first, 20 * MS)
+    control.catch_up(last, replace(REPORT, damping=not moving))
+    assert control.datagram == last
+    assert control.answer(replace(REPORT, damping=not moving)) is None
+    control.hear(first, 30 * MS)
+    control.hear(last, 30 * MS)
+    assert control.rejected == 2, "neither is news"
+    assert control.verdict(30 * MS + HEARTBEAT_TIMEOUT_NS) == orders
+    assert control.verdict(30 * MS + HEARTBEAT_TIMEOUT_NS + 1).stop is Stop.ESTOP
+    control.hear(supervisor.heartbeat(CLEAR, 0, 4, 200 * MS), 200 * MS)
+    assert (control.verdict(200 * MS).stop is Stop.ESTOP) is moving
+
+
+def test_noise_that_a_compiled_loop_took_for_a_heartbeat_prolongs_nothing() -> None:
+    control, supervisor = pair()
+    control.hear(supervisor.heartbeat(CLEAR, 0, 1, 0), 0)
+    control.catch_up(b"noise", REPORT)
+    assert control.verdict(HEARTBEAT_TIMEOUT_NS + 1).stop is Stop.ESTOP

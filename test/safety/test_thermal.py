@@ -125,6 +125,7 @@ def test_torque_falls_in_a_line_between_the_tiers() -> None:
     assert [torque_fraction(t, 72, 80) for t in (20, 72, 74, 76, 80, 120)] == pytest.approx(
         [1.0, 1.0, 0.875, 0.75, 0.5, 0.5]
     )
+    assert [torque_fraction(t, 80, 80) for t in (79, 80, 80.5)] == [1.0, 1.0, 0.5]
 
 
 def test_the_hottest_motor_and_the_first_to_be_too_hot_are_named() -> None:
