@@ -122,3 +122,11 @@ def test_a_control_that_says_it_leaves_is_believed_by_the_wire(
     loop = gone(watched, drives, leaving)
     assert loop._watch_control(0) == float("inf")
     assert (loop.chain.report is None) is forgotten
+
+
+def test_a_control_that_left_while_its_last_command_drives_is_replaced(watched: Watched) -> None:
+    loop = gone(watched, drives=True, leaving=True)
+    loop._wire._control = DAMPING.participant
+    loop._cycle(None, loop.now_ns())
+    assert loop.supervisor.taken_over
+    assert loop.verdict.stop is Stop.ESTOP
