@@ -102,7 +102,7 @@ class Supervisor:
         readings = self._measure(inputs, now_ns)
         before = self.latched
         changes = self._judge(readings, now_ns)
-        take_over = self._must_take_over(inputs)
+        take_over = self._must_take_over()
         refused = self._reset(inputs) if inputs.reset_asked else ""
         return CycleResult(
             verdict=self._verdict(readings),
@@ -141,9 +141,9 @@ class Supervisor:
                 self._latched_ns = now_ns
         return tuple(changes)
 
-    def _must_take_over(self, inputs: Inputs) -> bool:
+    def _must_take_over(self) -> bool:
         due = any(self.watches[key].active for key in TAKE_OVER)
-        if self.taken_over or not due or inputs.report is None:
+        if self.taken_over or not due:
             return False
         self.taken_over = True
         return True
@@ -174,8 +174,7 @@ class Supervisor:
             fraction = torque_fraction(temperature.value, self._derate, self._sit)
         obstacle = self._obstacle()
         self._may_adapt = self._may_adapt and not self.watches["adaptation_bound"].active
-        reason = self.latched_reason or obstacle
-        return Verdict(self.latched, fraction, not obstacle, True, reason, self._may_adapt)
+        return Verdict(self.latched, fraction, not obstacle, True, obstacle, self._may_adapt)
 
     def _obstacle(self) -> str:
         """Why the robot may not start; "" if it may."""

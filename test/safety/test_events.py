@@ -155,6 +155,11 @@ def test_a_file_that_goes_too_far_is_refused(tmp_path: Path, setting: str, words
     assert words in str(refusal.value)
 
 
+def test_a_robots_setting_that_goes_too_far_is_found_under_the_robot(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=r"robots\.go2\.fall\.threshold: 1\.3 rad is outside"):
+        rules(tmp_path, "{}", robot="{fall: {threshold: 1.3}}")
+
+
 def test_the_bounds_themselves_are_allowed(tmp_path: Path) -> None:
     assert rules(tmp_path, "{fall: {threshold: 1.2, time_s: 0.2}}")["fall"].threshold == 1.2
     assert rules(tmp_path, "{fall: {threshold: 0.4, time_s: 0}}")["fall"].time_s == 0

@@ -518,6 +518,24 @@ def test_driving_by_word_or_by_wire(
     assert inputs.driving is driving
 
 
+@pytest.mark.parametrize(
+    ("leaving", "last", "damping", "leaves"),
+    [
+        (True, None, False, True),
+        (True, command(), True, True),
+        (True, command(kp=20.0), False, False),
+        (False, None, False, False),
+        (False, command(), True, False),
+    ],
+)
+def test_control_leaves_by_word_and_wire(
+    leaving: bool, last: Any, damping: bool, leaves: bool
+) -> None:
+    report = replace(DAMPING, leaving=leaving)
+    assert Inputs(report=report, command=last, command_damping=damping).leaves is leaves
+    assert Inputs(report=None, command=last, command_damping=damping).leaves is False
+
+
 def test_a_policy_is_judged_only_while_it_walks() -> None:
     standing = replace(WALKING, mode="stand")
     readings = ControlMonitor().measure(healthy_inputs(0, report=standing), 0)
@@ -735,6 +753,11 @@ def test_a_command_is_judged_to_both_sides(sign: int) -> None:
     assert readings["command_torque"] == Reading(pytest.approx(share, rel=1e-4), thigh)
 
 
+def test_a_gain_of_nothing_pushes_nothing() -> None:
+    asked = healthy_inputs(0, command=command(kp=0.0, kd=0.0))
+    assert value(CommandEnvelope(GO2), "command_gain", asked) == 0.0
+
+
 def test_a_damping_gain_is_a_share_of_the_largest_there_is() -> None:
     asked = healthy_inputs(0, command=command(kd=np.where(np.arange(12) == 3, 20.0, 1.0)))
     readings = CommandEnvelope(GO2).measure(asked, 0)
@@ -797,6 +820,45 @@ def test_a_robot_hangs_after_a_tenth_of_a_second_without_load() -> None:
     ]
     assert sum(known) in (49, 50)
     assert known == sorted(known, reverse=True)
+
+
+def test_a_robot_that_hangs_from_the_start_has_no_speed_after_a_tenth_of_a_second() -> None:
+    motion = MotionMonitor(GO2)
+    known = [
+        "speed" in motion.measure(with_state(tick * TICK, **carried(0.0)), tick * TICK)
+        for tick in range(60)
+    ]
+    assert sum(known) in (50, 51)
+
+
+def test_feet_that_pull_take_nothing_from_the_load_of_those_that_carry() -> None:
+    motion, one = MotionMonitor(GO2), carried(42.0, feet=1)
+    pulling = [joint for leg in legs_of(GO2)[1:] for joint in leg.joints]
+    one["torque"][pulling] = rolling(0.5)["torque"][pulling] * np.float32(-5.0 / 37.0)
+    for tick in range(100):
+        readings = motion.measure(with_state(tick * TICK, **one), tick * TICK)
+    assert "speed" in readings
+
+
+def test_sideways_is_averaged_as_forwards_and_a_pause_in_driving_begins_anew() -> None:
+    seen = []
+    for move in (rolling(0.5), rolling(0.0, 0.5)):
+        motion = MotionMonitor(GO2)
+        inputs = [with_state(tick * TICK, **move) for tick in range(100)]
+        seen.append([value(motion, "speed", given, 0) for given in inputs])
+        assert motion.measure(replace(inputs[-1], report=None), 0) == {}
+        later = motion.measure(with_state(300 * TICK, **move), 0)
+        assert later == {"turning_rate": Reading(0.0), "speed": Reading(0.0)}
+    assert seen[0] == pytest.approx(seen[1], abs=0.01)
+    assert seen[0][-1] > 0.35
+
+
+def test_a_state_from_before_the_last_one_changes_no_speed() -> None:
+    motion = MotionMonitor(GO2)
+    for tick in range(20):
+        seen = value(motion, "turning_rate", with_state(tick * TICK, gyroscope=floats(0, 0, 1)), 0)
+    before = with_state(0, gyroscope=floats(0, 0, -1))
+    assert value(motion, "turning_rate", before) == seen
 
 
 def test_a_robot_that_lands_has_none_of_the_speed_from_before_it_flew() -> None:

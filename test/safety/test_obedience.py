@@ -96,3 +96,9 @@ def test_a_second_estop_is_obeyed_anew() -> None:
         readings = watch.measure(inputs, order, since_ms * MS, None, now_ms * MS)
         told.append(readings["disobedience"])
     assert told == [Reading(0.0)] * 6 + [Reading(1.0)]
+
+
+def test_control_that_has_moved_nothing_owes_nothing_from_the_first_look_on() -> None:
+    idle = seen(DAMPING, command_age_s=9.0)
+    readings = Obedience().measure(idle, Stop.ESTOP, 0, None, 100 * MS)
+    assert readings["disobedience"] == Reading(0.0)

@@ -373,6 +373,8 @@ def test_the_first_look_knows_of_no_time_before_it() -> None:
     assert 0 < speed.time_s <= 0.02
     fast = healthy_state(S, dq=np.full(12, 100, np.float32))
     assert supervisor.update(healthy_inputs(S, state=fast), S).verdict.stop is Stop.NONE
+    in_time = S + round(speed.time_s * 1e9)
+    assert supervisor.update(healthy_inputs(S, state=fast), in_time).verdict.stop is Stop.ESTOP
 
 
 def test_a_look_between_two_states_has_still_seen_the_robot() -> None:

@@ -87,6 +87,8 @@ def test_a_motor_that_came_to_rest_has_all_the_time() -> None:
         motor.update(40 + second, float(second))
     assert motor.time_left_s(LIMIT, 7.0) == pytest.approx(33.0)
     assert motor.time_left_s(LIMIT, 7.2) == math.inf
+    assert motor.time_left_s(LIMIT, 7.095) == pytest.approx(32.905), "a look may come late"
+    assert motor.time_left_s(LIMIT, 7.105) == math.inf
 
 
 def test_a_motor_that_cools_starts_again() -> None:
@@ -126,6 +128,15 @@ def test_torque_falls_in_a_line_between_the_tiers() -> None:
         [1.0, 1.0, 0.875, 0.75, 0.5, 0.5]
     )
     assert [torque_fraction(t, 80, 80) for t in (79, 80, 80.5)] == [1.0, 1.0, 0.5]
+
+
+def test_a_limit_between_two_degrees_is_passed_by_the_next_whole_one() -> None:
+    heat = HeatMonitor(GO2, 79.5)
+    for second in range(6):
+        now_ns = second * 1000 * MS
+        state = healthy_state(now_ns, temperature=np.full(12, 40 + second, np.int8))
+        left = heat.measure(healthy_inputs(now_ns, state=state), now_ns)["motor_time_left_s"]
+    assert left == Reading(pytest.approx(35.0), "FR_hip_joint")
 
 
 def test_the_hottest_motor_and_the_first_to_be_too_hot_are_named() -> None:

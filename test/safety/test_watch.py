@@ -102,6 +102,13 @@ def test_good_times_are_not_saved_up() -> None:
     assert feed(watch, BAD, 0.2).index(True) == 29
 
 
+def test_the_good_time_after_a_bad_one_is_not_saved_up_either() -> None:
+    watch = Watch(FALL)
+    feed(watch, BAD, 0.04)
+    feed(watch, GOOD, 1.0)
+    assert feed(watch, BAD, 0.2).index(True) == 29
+
+
 def test_without_a_reading_there_are_still_words() -> None:
     assert Watch(FALL).describe() == "fell: tilted by 0 rad"
 
