@@ -12,6 +12,8 @@ repeat the one before are left out; a burst of late ones is put back in its plac
 """
 
 import io
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -89,17 +91,23 @@ def import_log(log: Path, mapping: Path, output: Path) -> int:
     state = {key: _take(columns, source, log) for key, source in named.state.items()}
     command = {key: _take(columns, source, log) for key, source in named.command.items()}
     velocity = {key: _take(columns, source, log) for key, source in named.velocity.items()}
-    rows = len(state["q"])
+    rows = np.atleast_1d(state["q"]).shape[0]
     for key, values in velocity.items():
         if values.shape != (rows, 3):
             raise Refusal(f"{mapping}: velocity.{key}: has the shape {values.shape}, not {rows, 3}")
     if "gravity" in state:
         state.setdefault("quaternion", attitude_of_gravity(state.pop("gravity")))
     order = _order(named, robot, mapping)
+    if rows < 2:
+        raise Refusal(f"{mapping}: state.q: has {rows} rows; two or more are needed")
     for part, keys in ((state, JOINT_STATE), (command, COMMAND)):
         for key in keys:
             part[key] = _by_joint(part.get(key), rows, robot, order, f"{mapping}: {key}")
     seconds = None if named.time is None else _take(columns, named.time, log)
+    if seconds is not None and seconds.size != rows:
+        raise Refusal(f"{mapping}: time: has {seconds.size} rows, not {rows}")
+    if seconds is not None and seconds.ravel()[-1] <= seconds.ravel()[0]:
+        raise Refusal(f"{mapping}: time: does not rise from the first row to the last")
     return _write(robot, state, command, velocity, _ticks(seconds, rows, robot), output)
 
 
@@ -110,8 +118,10 @@ def _read(log: Path) -> Mapping[str, Array]:
         try:
             with np.load(log, allow_pickle=False) as content:
                 return {name: np.asarray(content[name]) for name in content.files}
-        except (ValueError, OSError) as error:
-            raise Refusal(f"{log}: not an npz file we can read: {error}") from None
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise Refusal(
+                f"{log}: not an npz file we can read: {error}; if it was cut short, copy it again"
+            ) from None
     if log.suffix == ".csv":
         try:
             table: Any = np.genfromtxt(log, delimiter=",", names=True, dtype=np.float64)
@@ -141,9 +151,22 @@ def _take(columns: Mapping[str, Array], source: Source, log: Path) -> Array:
     named = Column(column=source) if isinstance(source, str) else source
     if named.column not in columns:
         raise Refusal(f"{log}: has no column '{named.column}'; it has: {', '.join(columns)}")
-    values = np.asarray(columns[named.column], np.float64)
+    try:
+        values = np.asarray(columns[named.column], np.float64)
+    except ValueError as error:
+        raise Refusal(f"{log}: column '{named.column}': {error}; numbers are needed") from None
     if named.first is not None or named.last is not None:
+        if values.ndim != 2:
+            raise Refusal(
+                f"{log}: column '{named.column}': is one column, from and to take several"
+            )
         values = values[:, named.first : named.last]
+    wrong = np.argwhere(~np.isfinite(values))
+    if len(wrong):
+        where = f"in row {wrong[0][0]}" if values.ndim else "as its value"
+        raise Refusal(
+            f"{log}: column '{named.column}': has no finite number {where}; take such rows out"
+        )
     return np.asarray(values * named.scale + np.asarray(named.add))
 
 

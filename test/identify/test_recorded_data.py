@@ -159,3 +159,46 @@ def test_smoothing_keeps_a_parabola_and_its_slope() -> None:
     curve = 1 + 2 * t + 3 * t * t
     np.testing.assert_allclose(smooth(curve)[10:-10], curve[10:-10], atol=1e-9)
     np.testing.assert_allclose(slope(curve, 0.002)[10:-10], (2 + 6 * t)[10:-10], atol=1e-6)
+
+
+def _not_finite(content: dict[str, np.ndarray]) -> None:
+    content["q"][7, 3] = np.nan
+
+
+def _backwards(content: dict[str, np.ndarray]) -> None:
+    content["time"] = content["time"][::-1]
+
+
+def _too_few_times(content: dict[str, np.ndarray]) -> None:
+    content["time"] = content["time"][:9]
+
+
+def _words(content: dict[str, np.ndarray]) -> None:
+    content["tau"] = np.full((ROWS, 12), "high")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (_not_finite, "column 'q': has no finite number in row 7"),
+        (_backwards, "time: does not rise"),
+        (_too_few_times, "time: has 9 rows, not 300"),
+        (_words, "column 'tau': .* numbers are needed"),
+    ],
+)
+def test_a_log_that_says_nonsense_is_refused(tmp_path: Path, spoil: object, said: str) -> None:
+    content = log()
+    spoil(content)  # type: ignore[operator]
+    with pytest.raises(Refusal, match=said):
+        imported(tmp_path, content)
+    assert not (tmp_path / "bag").exists()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_log_that_was_cut_short_is_refused(tmp_path: Path, share: float) -> None:
+    np.savez(tmp_path / "log.npz", **log())
+    whole = (tmp_path / "log.npz").read_bytes()
+    (tmp_path / "log.npz").write_bytes(whole[: round(share * len(whole))])
+    (tmp_path / "map.yaml").write_text(MAP)
+    with pytest.raises(Refusal, match="not an npz file we can read"):
+        import_log(tmp_path / "log.npz", tmp_path / "map.yaml", tmp_path / "bag")
