@@ -6,11 +6,13 @@ file, which a crashed run lacks. Here everything intact is read, and what is dam
 
 import mmap
 import struct
+import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import zstandard
 from mcap.data_stream import ReadDataStream
@@ -28,6 +30,8 @@ _MESSAGE_FIELDS = 2 + _MESSAGE_TIMES.size
 Span = tuple[int, int]  # of log times, ns; the end is exclusive
 ALWAYS: Span = (0, 1 << 63)
 _CHUNK = struct.Struct("<QQQII")  # start, end, size, CRC, length of the compression's name
+ENDINGS = (".mcap", ".mcap.zstd")  # the second is a whole file that rosbag2 compressed
+_ZSTD = b"\x28\xb5\x2f\xfd"  # a message that rosbag2 compressed by itself; none in CDR begins so
 
 
 @dataclass(slots=True)
@@ -46,13 +50,18 @@ class McapFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with path.open("rb") as stream:
+            with path.open("rb") as packed, tempfile.TemporaryFile() as unpacked:
+                stream = packed if path.suffix == ".mcap" else _unpack_file(packed, unpacked)
                 size = stream.seek(0, 2)
                 if size < len(MAGIC):
                     raise Refusal(f"{path}: is empty ({size} bytes): nothing was recorded")
                 self._bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise Refusal(f"{path}: cannot be read: {error.strerror}") from None
+        except zstandard.ZstdError as error:
+            raise Refusal(
+                f"{path}: cannot be unpacked, its zstd data is damaged: {error}"
+            ) from None
         if self._bytes[: len(MAGIC)] != MAGIC:
             raise Refusal(f"{path}: is not an MCAP file (its first bytes are wrong)")
         self._schemas: dict[int, Schema] = {}
@@ -142,9 +151,7 @@ class McapFile:
         except zstandard.ZstdError:
             data = None
         if data is None or (crc and zlib.crc32(data) != crc):
-            note = f"{self.path.name}: the chunk at byte {offset} is damaged and left out"
-            if note not in self.contents.problems:
-                self.contents.problems.append(note)
+            self._note(f"{self.path.name}: the chunk at byte {offset} is damaged and left out")
             return None
         return data
 
@@ -171,11 +178,27 @@ class McapFile:
                 if name is not None:
                     sequence, log_ns, publish_ns = times(data, body + 2)
                     content = data[body + _MESSAGE_FIELDS : at]
+                    if content.startswith(_ZSTD):
+                        content = self._unpack_message(name, content)
+                        if not content:
+                            continue
                     messages.append(Message(log_ns, name, publish_ns, sequence, content))
             else:
                 self._describe(opcode, data, body, at)
                 wanted = self._wanted(names)
         return messages
+
+    def _unpack_message(self, topic: str, packed: bytes) -> bytes:
+        """A message that was compressed by itself; empty, with a note, if it is damaged."""
+        try:
+            return zstandard.ZstdDecompressor().decompressobj().decompress(packed)
+        except zstandard.ZstdError:
+            self._note(f"{self.path.name}: damaged messages of {topic} are left out")
+            return b""
+
+    def _note(self, problem: str) -> None:
+        if problem not in self.contents.problems:
+            self.contents.problems.append(problem)
 
     def _wanted(self, names: frozenset[str] | None) -> dict[int, str]:
         topics = self.contents.topics.items()
@@ -190,3 +213,9 @@ def _topic(channel: Channel, schema: Schema) -> Topic:
         Qos.read(channel.metadata.get("offered_qos_profiles", "")),
         channel.metadata.get("topic_type_hash", ""),
     )
+
+
+def _unpack_file(packed: BinaryIO, unpacked: BinaryIO) -> BinaryIO:
+    """Onto disk, as rosbag2 does it: a run of hours does not fit into memory."""
+    zstandard.ZstdDecompressor().copy_stream(packed, unpacked)
+    return unpacked

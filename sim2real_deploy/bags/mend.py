@@ -6,6 +6,7 @@ Our own reader needs no mending; `ros2 bag`, Foxglove and PlotJuggler want the i
 import shutil
 from pathlib import Path
 
+from sim2real_deploy.bags.mcap_file import ENDINGS
 from sim2real_deploy.bags.reader import Bag
 from sim2real_deploy.bags.writer import INFORMATION, BagWriter
 from sim2real_deploy.errors import Refusal
@@ -28,7 +29,7 @@ def mend(run: Path) -> int:
         writer.write(messages)
     writer.close()
     for other in run.iterdir():  # pins, reports, incident files
-        if other.suffix != ".mcap" and other.name != "metadata.yaml":
+        if not other.name.endswith(ENDINGS) and other.name != "metadata.yaml":
             shutil.move(other, writer.directory / other.name)
     torn = run.with_name(f"{run.name}.torn")
     run.rename(torn)

@@ -1,6 +1,7 @@
 """Bag: a recorded run, read from a rosbag2 directory or a single .mcap file.
 
-MCAP is read here. A directory with another storage is read by rosbag2_py, where ROS 2 has it.
+MCAP is read here, compressed or not. A directory with another storage is read by rosbag2_py, where
+ROS 2 has it.
 """
 
 import re
@@ -9,7 +10,7 @@ from copy import copy
 from itertools import pairwise
 from pathlib import Path
 
-from sim2real_deploy.bags.mcap_file import ALWAYS, McapFile, Span
+from sim2real_deploy.bags.mcap_file import ALWAYS, ENDINGS, McapFile, Span
 from sim2real_deploy.bags.rosbag2_bag import Rosbag2Bag
 from sim2real_deploy.bags.topic import Message, Topic
 from sim2real_deploy.bags.writer import INFORMATION
@@ -104,12 +105,15 @@ class Bag:
 
 def _open_files(path: Path) -> Sequence[McapFile | Rosbag2Bag]:
     if path.is_file():
-        if path.suffix == ".mcap":
+        if path.name.endswith(ENDINGS):
             return [McapFile(path)]
         raise Refusal(f"{path}: is neither a bag directory nor an .mcap file")
     if not path.is_dir():
         raise Refusal(f"{path}: there is no such bag")
-    files = sorted(path.glob("*.mcap"), key=_file_number)
+    # Of a file that was played, both forms are there: rosbag2 leaves what it has unpacked.
+    found = {file.name.removesuffix(".zstd"): file for file in sorted(path.glob("*.mcap.zstd"))}
+    found |= {file.name: file for file in path.glob("*.mcap")}
+    files = sorted(found.values(), key=_file_number)
     if files:
         return [McapFile(file) for file in files]
     if any(file.suffix in OTHER_STORAGES for file in path.iterdir()):
@@ -118,5 +122,5 @@ def _open_files(path: Path) -> Sequence[McapFile | Rosbag2Bag]:
 
 
 def _file_number(path: Path) -> tuple[int, str]:
-    number = re.search(r"_(\d+)$", path.stem)
+    number = re.search(r"_(\d+)\.mcap", path.name)
     return (int(number[1]) if number else 0, path.name)

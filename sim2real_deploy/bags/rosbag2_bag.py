@@ -1,4 +1,4 @@
-"""A bag that we do not read ourselves (sqlite3, compressed files), through ROS 2's own rosbag2_py.
+"""A bag that we do not read ourselves (sqlite3, other compression), through ROS 2's rosbag2_py.
 
 Topics come from the bag's metadata.yaml, whose form is the same everywhere; rosbag2_py has another
 class for them in each distribution. Of it, only what Humble has already is used.
@@ -29,7 +29,7 @@ class Rosbag2Bag:
             whole = yaml.safe_load((path / "metadata.yaml").read_text(encoding="utf-8"))
             said = whole["rosbag2_bagfile_information"]
             self._storage = str(said["storage_identifier"])
-            self._compressed = bool(said.get("compression_mode"))
+            self._compressed = str(said.get("compression_mode") or "NONE").upper() != "NONE"
             start_ns = int(said["starting_time"]["nanoseconds_since_epoch"])
             self._span = start_ns, start_ns + int(said["duration"]["nanoseconds"])
             topics = [_topic(entry) for entry in said["topics_with_message_count"]]

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import yaml
+import zstandard
 from rosbags.interfaces import Qos as RosbagsQos
 from rosbags.interfaces import (
     QosDurability,
@@ -15,9 +15,10 @@ from rosbags.interfaces import (
     QosReliability,
     QosTime,
 )
-from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 
 from sim2real_deploy.bags import Bag
+from sim2real_deploy.bags.mend import mend
 from sim2real_deploy.errors import Refusal
 from support import rosbag2_standin
 
@@ -76,25 +77,82 @@ def test_some_topics_and_some_time_of_it(bag: Path, rosbag2: None) -> None:
     assert {m.topic for m in messages} == {"/b"}
 
 
-def test_a_compressed_bag_gets_the_reader_that_unpacks(
-    bag: Path, monkeypatch: pytest.MonkeyPatch
+def compressed(path: Path, storage: StoragePlugin, mode: CompressionMode) -> list[bytes]:
+    """Writes a bag with zstd in it, as rosbag2 does; returns its messages."""
+    writer = Writer(path, version=9, storage_plugin=storage)
+    writer.set_compression(mode, CompressionFormat.ZSTD)
+    data = [TEXT[:8] + bytes([65 + k % 26, 0]) for k in range(1500)]
+    with writer:
+        common = {"msgdef": "string data\n", "rihs01": "RIHS01_" + "0" * 64}
+        chatter = writer.add_connection("/a", "std_msgs/msg/String", **common)
+        for k, message in enumerate(data):
+            writer.write(chatter, 1_000_000 + k * 10, message)
+    return data
+
+
+MODES = [CompressionMode.FILE, CompressionMode.MESSAGE]
+
+
+@pytest.mark.parametrize("mode", [*MODES, CompressionMode.STORAGE])
+def test_a_compressed_mcap_is_read_without_rosbag2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CompressionMode
 ) -> None:
-    metadata = bag / "metadata.yaml"
-    said = yaml.safe_load(metadata.read_text())
-    information = said["rosbag2_bagfile_information"]
-    information |= {"compression_format": "zstd", "compression_mode": "FILE"}
-    metadata.write_text(yaml.safe_dump(said))
-    (bag / "run.db3").rename(bag / "run.db3.zstd")
+    monkeypatch.setitem(sys.modules, "rosbag2_py", None)
+    data = compressed(tmp_path / "run", StoragePlugin.MCAP, mode)
+    bag = Bag(tmp_path / "run")
+    assert (bag.complete, bag.problems) == (True, [])
+    assert [(m.log_ns, m.data) for m in bag.messages()] == [
+        (1_000_000 + k * 10, message) for k, message in enumerate(data)
+    ]
+    (file,) = (tmp_path / "run").glob("*.mcap*")
+    assert len(list(Bag(file).messages())) == len(data)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_compressed_sqlite3_bag_gets_the_reader_that_unpacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CompressionMode
+) -> None:
     monkeypatch.setitem(sys.modules, "rosbag2_py", rosbag2_standin)
-    opened = []
-    monkeypatch.setattr(
-        rosbag2_standin.SequentialCompressionReader,
-        "open",
-        lambda _self, storage, _: opened.append(storage.storage_id),
-    )
-    monkeypatch.setattr(rosbag2_standin.SequentialReader, "has_next", lambda _self: False)
-    assert list(Bag(bag).messages()) == []
-    assert opened == ["sqlite3"]
+    data = compressed(tmp_path / "run", StoragePlugin.SQLITE3, mode)
+    assert [m.data for m in Bag(tmp_path / "run").messages()] == data
+
+
+def test_a_file_that_rosbag2_unpacked_to_play_it_is_read_once(tmp_path: Path) -> None:
+    data = compressed(tmp_path / "run", StoragePlugin.MCAP, CompressionMode.FILE)
+    (packed,) = (tmp_path / "run").glob("*.mcap.zstd")
+    with packed.open("rb") as stream, packed.with_suffix("").open("wb") as unpacked:
+        zstandard.ZstdDecompressor().copy_stream(stream, unpacked)
+    assert len(list(Bag(tmp_path / "run").messages())) == len(data)
+
+
+def test_files_of_a_split_run_keep_their_order(tmp_path: Path) -> None:
+    """The first was full and compressed, the second not: the recorder was killed."""
+    first = compressed(tmp_path / "run", StoragePlugin.MCAP, CompressionMode.FILE)
+    second = compressed(tmp_path / "later", StoragePlugin.MCAP, CompressionMode.STORAGE)
+    (packed,) = (tmp_path / "run").glob("*.mcap.zstd")
+    packed.rename(tmp_path / "run" / "run_2.mcap.zstd")
+    (tmp_path / "later" / "later.mcap").rename(tmp_path / "run" / "run_10.mcap")
+    assert [m.data for m in Bag(tmp_path / "run").messages()] == first + second
+    assert mend(tmp_path / "run") == len(first + second)
+    assert [m.data for m in Bag(tmp_path / "run").messages()] == first + second
+
+
+def test_damaged_compression_is_said(tmp_path: Path) -> None:
+    compressed(tmp_path / "run", StoragePlugin.MCAP, CompressionMode.FILE)
+    (packed,) = (tmp_path / "run").glob("*.mcap.zstd")
+    packed.write_bytes(b"not zstd" + packed.read_bytes()[8:])
+    with pytest.raises(Refusal, match="cannot be unpacked"):
+        Bag(tmp_path / "run")
+
+    data = compressed(tmp_path / "each", StoragePlugin.MCAP, CompressionMode.MESSAGE)
+    (file,) = (tmp_path / "each").glob("*.mcap")
+    content = bytearray(file.read_bytes())
+    at = content.index(b"\x28\xb5\x2f\xfd")
+    content[at + 4] = 0xFF  # the frame's header: a bit that must be 0
+    file.write_bytes(content)
+    bag = Bag(tmp_path / "each")
+    assert [m.data for m in bag.messages()] == data[1:]
+    assert "damaged messages of /a are left out" in bag.problems[0]
 
 
 def test_without_rosbag2_py_it_says_how_to_convert(

@@ -29,11 +29,17 @@ class StorageFilter:
 class SequentialReader:
     """Reads in the order of time; `seek` keeps the filter."""
 
+    unpacks = False
+
     def open(self, storage: StorageOptions, _converter: ConverterOptions) -> None:
         if not Path(storage.uri).is_dir():
             raise RuntimeError("No storage could be initialized")
         self._reader = Reader(storage.uri)
         self._reader.open()
+        if bool(self._reader.compression_mode) != self.unpacks:
+            raise RuntimeError(
+                "the storage is compressed, the reader is not for it, or the reverse"
+            )
         self._topics: set[str] = set()
         self._from_ns, self._left = 0, self._read()
 
@@ -61,4 +67,4 @@ class SequentialReader:
 
 
 class SequentialCompressionReader(SequentialReader):
-    pass
+    unpacks = True
