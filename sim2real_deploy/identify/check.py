@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.identify.board_gains import obeyed
 from sim2real_deploy.identify.figures import JointFigures
 from sim2real_deploy.identify.legs import Legs, Window, gravity
 from sim2real_deploy.identify.recording import Recording
@@ -27,6 +28,7 @@ class ReplayedMotion:
 
 
 def replay_hung(recording: Recording, figures: JointFigures, attitude: Array) -> ReplayedMotion:
+    recording = obeyed(recording, figures.gain_step)
     columns = dict(recording.columns)
     columns["start_q"] = smooth(columns["q"])
     columns["start_dq"] = smooth((columns["dq"] - figures.speed_offset) / figures.speed_reading)

@@ -46,6 +46,7 @@ class JointFigures:
     torque_bias: Array  # Nm, constant torque that the motor's board adds
     speed_offset: Array  # rad/s, velocity that the board reads at rest
     presliding: Array  # rad, motion after a reversal over which dry friction builds up
+    gain_step: Array  # Nm/rad and Nms/rad to which the motor's board cuts gains off; 0: it does not
     backlash: Array  # rad, full play; from the initial twin, never fitted
 
     def with_(self, **changed: Array) -> "JointFigures":
@@ -78,5 +79,6 @@ def figures_of(twin: Imperfections, robot: RobotSpec) -> JointFigures:
         torque_bias=of(motors.torque_bias, "motors.torque_bias"),
         speed_offset=of(twin.encoders.speed_offset, "encoders.speed_offset"),
         presliding=of(motors.presliding, "motors.presliding"),
+        gain_step=of(motors.gain_step, "motors.gain_step"),
         backlash=of(motors.backlash, "motors.backlash"),
     )

@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.identify import dynamics
+from sim2real_deploy.identify import board_gains, dynamics
+from sim2real_deploy.identify.board_gains import obeyed
 from sim2real_deploy.identify.figures import JointFigures, figures_of
 from sim2real_deploy.identify.legs import Legs, Window
-from sim2real_deploy.identify.motor_law import MotorLaw, fit_motor_law
+from sim2real_deploy.identify.motor_law import SEVERAL, MotorLaw, fit_motor_law
 from sim2real_deploy.identify.recording import Recording, check_robot
 from sim2real_deploy.identify.rollout_fit import Fit, Point, RolloutFit
 from sim2real_deploy.identify.smoothing import smooth
@@ -27,6 +28,8 @@ WINDOW = 150  # rows, 0.3 s
 WINDOWS = 100  # in the fit, spread over all hung recordings
 FIRST_WINDOWS = 30  # of them while searching for delay and kind of friction
 MOST_SECONDS = 120.0  # of a recording for stage A
+STEP_SECONDS = 40.0  # of a recording, to see whether boards cut gains off
+STEP_EVIDENCE = 0.95  # of the squared torque that is left: less, and boards cut gains off
 FITTED = ("armature", "damping", "friction", "offset", "strength", "speed_gain")
 OFFSET_SIGMA = 0.1  # rad: joints were calibrated
 BLIND_OFFSET_SIGMA = 0.03  # rad, without an IMU: else offsets stand in for what is not modelled
@@ -71,8 +74,10 @@ def identify(
 ) -> Identified:
     check(robot, recordings)
     before = figures_of(start, robot)
+    step = _gain_steps(recordings, before)
+    recordings = [obeyed(recording, step) for recording in recordings]
     laws = _motor_laws(recordings, progress)
-    figures = _with_laws(before, laws, robot)
+    figures = _with_laws(before.with_(gain_step=step), laws, robot)
     hung = tuple(k for k, r in enumerate(recordings) if r.hangs and _moves(r))
     fit: Fit | None = None
     left: tuple[dynamics.Unexplained, ...] = ()
@@ -117,6 +122,36 @@ def _moves(recording: Recording) -> bool:
     return bool((recording["target_q"].std(axis=0) > 0.02).any())
 
 
+def _gain_steps(recordings: Sequence[Recording], before: JointFigures) -> Array:
+    """The steps to which boards cut gains off, for each kind of joint where that explains the
+    torque better. Only recordings at several kd can tell; else it stays as it was."""
+    robot = recordings[0].robot
+    known = board_gains.steps(robot)
+    parts = [_busiest(r, STEP_SECONDS) for r in recordings if _moves(r)]
+    gains = np.concatenate([part["kd"][part["kp"].min(axis=1) > 0] for part in parts])
+    if known is None or before.gain_step.any() or not len(gains):
+        return before.gain_step
+    if gains.max() < SEVERAL * gains.min():
+        return before.gain_step
+    step: Array = before.gain_step.copy()
+    cut = [obeyed(part, known) for part in parts]
+    for kind in range(LEG_JOINTS):
+        left = np.array(
+            [
+                [_law_leaves(p, j) for j in range(kind, robot.joint_count, LEG_JOINTS)]
+                for p in (parts, cut)
+            ]
+        )
+        if (left[1] ** 2).sum() < STEP_EVIDENCE * (left[0] ** 2).sum():
+            step[kind::LEG_JOINTS] = known[kind::LEG_JOINTS]
+    return step
+
+
+def _law_leaves(parts: Sequence[Recording], joint: int) -> float:
+    """Torque (Nm rms) that the motor law without a lag does not explain."""
+    return fit_motor_law(parts, joint, np.random.default_rng(0), lags=np.zeros(1)).residual
+
+
 def _motor_laws(recordings: Sequence[Recording], progress: Progress) -> tuple[MotorLaw, ...]:
     rng = np.random.default_rng(0)
     parts = [_busiest(recording) for recording in recordings if _moves(recording)]
@@ -133,9 +168,9 @@ def _motor_laws(recordings: Sequence[Recording], progress: Progress) -> tuple[Mo
     return tuple(laws)
 
 
-def _busiest(recording: Recording) -> Recording:
-    """The stretch of MOST_SECONDS in which the targets move most."""
-    rows = round(MOST_SECONDS / recording.period)
+def _busiest(recording: Recording, seconds: float = MOST_SECONDS) -> Recording:
+    """The stretch of this length in which the targets move most."""
+    rows = round(seconds / recording.period)
     if len(recording) <= rows:
         return recording
     moved = np.abs(np.diff(recording["target_q"], axis=0)).sum(axis=1)

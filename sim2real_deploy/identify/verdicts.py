@@ -227,6 +227,7 @@ def twin_file(found: Identified, start: Imperfections, about: str) -> TwinFile:
             "speed_feed": each("speed_feed"),
             "torque_bias": each("torque_bias"),
             "presliding": each("presliding"),
+            "gain_step": each("gain_step"),
             "armature": {name: max(x, 0.0) for name, x in each("armature").items()},
             "damping": each("damping"),
             "friction": each("friction"),

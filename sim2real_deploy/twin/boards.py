@@ -15,7 +15,16 @@ MAX_KP = 1000.0  # Nm/rad; larger gains must be a mistake
 MAX_KD = 100.0  # Nms/rad
 _MOST = np.array([[MAX_KP], [MAX_KD]], np.float32)
 _PD = ("q", "dq", "tau", "kp", "kd")  # adjacent in a sample, and the rows of a MotorCommand
+WHOLE = 1e-6  # of a step: a gain that is a multiple of it up to rounding stays as it is
 STOP_VALUE = 1e4  # the vendor's "no position" and "no velocity" are above, targets far below
+
+
+def whole_steps(
+    gains: npt.NDArray[np.float64], step: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Gains cut off to whole steps; a step of zero leaves a joint's alone."""
+    known = np.where(step > 0, step, 1.0)
+    return np.where(step > 0, np.floor(gains / known + WHOLE) * known, gains)
 
 
 @dataclass(slots=True)
@@ -37,11 +46,16 @@ class CommandCounters:
 class Boards:
     """Holds the last accepted command; a bad one only increments a counter.
 
-    `strength` scales each motor's gains and torque.
+    `strength` scales each motor's gains and torque; gains are cut off to whole steps of
+    `gain_step`, where that is not zero.
     """
 
     def __init__(
-        self, robot: RobotSpec, timeout_s: float, strength: npt.NDArray[np.float64]
+        self,
+        robot: RobotSpec,
+        timeout_s: float,
+        strength: npt.NDArray[np.float64],
+        gain_step: npt.NDArray[np.float64] | None = None,
     ) -> None:
         joints = robot.joint_count
         layout = FAMILIES[robot.wire.family].command
@@ -61,6 +75,7 @@ class Boards:
         self._ones = np.ones(2 * joints)
         self._known = b""  # the sample in force; control repeats it until the next policy step
         self._strength = np.full((3, joints), strength)
+        self._gain_step = gain_step if gain_step is not None and gain_step.any() else None
 
     def receive(self, sample: bytes, now_ns: int) -> bool:
         """Accept a command, or count why not."""
@@ -85,6 +100,8 @@ class Boards:
             return False
         command = self.command
         command.block[:], command.anew = asked, True
+        if self._gain_step is not None:
+            command.gains[:] = whole_steps(command.gains, self._gain_step)
         np.multiply(command.efforts, self._strength, command.efforts)
         # Targets are small; their sum is large only if a stop value is among them.
         if self._targets.dot(self._ones) > STOP_VALUE:

@@ -43,6 +43,8 @@ class Motors(Strict):
     speed_feed: Annotated[PerJoint, within(0.0, 0.5)] = 0.0
     # Nm, constant torque that a board adds while it drives (kp or kd above 0).
     torque_bias: Annotated[PerJoint, within(-2.0, 2.0)] = 0.0
+    # Nm/rad and Nms/rad: a board cuts kp and kd off to whole steps of this; 0: as sent.
+    gain_step: Annotated[PerJoint, within(0.0, 1.0)] = 0.0
     # Fractions of the joint's velocity limit: full torque up to the first, none from the second.
     torque_speed: tuple[float, float] | None = None
     # Of rotor and gear (kg m^2), and viscous (Nms/rad); None: the model's own.
@@ -69,7 +71,7 @@ class Motors(Strict):
         """Leave out terms that are zero and younger than stored gate results: a twin without them
         keeps its digest, so those results hold."""
         content: dict[str, Any] = usual(self)
-        for name in ("speed_feed", "torque_bias", "presliding"):
+        for name in ("speed_feed", "torque_bias", "gain_step", "presliding"):
             if not getattr(self, name):
                 content.pop(name, None)
         return content

@@ -146,7 +146,8 @@ class TwinRobot:
         self._now_ns = 0
         self._periods = 0
         strength = errors.motors.strengths(self.robot)
-        self.boards = Boards(self.robot, errors.command_timeout, strength)
+        gain_step = per_joint(errors.motors.gain_step, self.robot, "motors.gain_step")
+        self.boards = Boards(self.robot, errors.command_timeout, strength, gain_step)
         self._line = DelayLine(self._late, self._physics.steps, self.boards.command)
         self.sport = SportMode(self.robot, self._sport_at_boot, self._qpos)
         self.battery = BatteryModel(self.robot, errors.power)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sim2real_deploy.identify.board_gains import obeyed
 from sim2real_deploy.identify.figures import figures_of
 from sim2real_deploy.identify.legs import Legs, Window, gravity
 from sim2real_deploy.identify.recording import from_arrays
@@ -27,6 +28,7 @@ BOARDS = {
     | {
         "torque_bias": {"hip_joint": 0.1, "thigh_joint": -0.1, "calf_joint": 0.2},
         "presliding": {"hip_joint": 0.0, "thigh_joint": 0.001, "calf_joint": 0.004},
+        "gain_step": {"hip_joint": 0.0, "thigh_joint": 0.0, "calf_joint": 0.15},
     },
     "encoders": {"speed_offset": 0.03, "speed_gain": 1.1},
 }
@@ -53,6 +55,7 @@ def test_a_rollout_ends_where_the_clamped_twin_does(terms: dict[str, object]) ->
     speed = (recording["dq"] - figures.speed_offset) / figures.speed_reading
     starts = {"start_q": recording["q"], "start_dq": speed}
     prepared = replace(recording, columns={**recording.columns, **starts})
+    prepared = obeyed(prepared, figures.gain_step)
     legs = Legs(ROBOT, [prepared], lags=False, presliding=bool(figures.presliding.any()))
     window = Window(0, 100, 250)
     down = [gravity(mount.roll, mount.pitch)]

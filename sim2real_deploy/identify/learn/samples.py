@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.identify.board_gains import obeyed
 from sim2real_deploy.identify.dynamics import inverse_dynamics
 from sim2real_deploy.identify.figures import JointFigures
 from sim2real_deploy.identify.legs import GRAVITY, legs_model
@@ -65,10 +66,15 @@ def make_samples(
     recordings: Sequence[Recording], figures: JointFigures, sets: "GainSets"
 ) -> list[Samples]:
     joints = figures.strength.size
+    gains = [sets.number(recording["kp"], recording["kd"]) for recording in recordings]  # as sent
+    recordings = [obeyed(recording, figures.gain_step) for recording in recordings]
     reading = np.array([speed_reading(recordings, joint) for joint in range(joints)])
     figures = figures.with_(speed_reading=reading)
     age = _best_age(recordings, figures)
-    return [_of_recording(recording, figures, age, sets) for recording in recordings]
+    return [
+        _of_recording(recording, figures, age, number)
+        for recording, number in zip(recordings, gains, strict=True)
+    ]
 
 
 class GainSets:
@@ -87,7 +93,10 @@ class GainSets:
 
 
 def _of_recording(
-    recording: Recording, figures: JointFigures, age: float, sets: GainSets
+    recording: Recording,
+    figures: JointFigures,
+    age: float,
+    numbers: npt.NDArray[np.int64],
 ) -> Samples:
     q, dq = _read(recording, "q"), _read(recording, "dq")
     speed = (dq - figures.speed_offset) / figures.speed_reading
@@ -125,7 +134,7 @@ def _of_recording(
         dq=speed,
         one_way=(np.abs(way) > ONE_WAY) & (np.abs(dq) > CREEPING * creep),
         usable=usable,
-        gains=sets.number(kp, kd),
+        gains=numbers,
         block=(np.arange(len(q)) * recording.period / BLOCK_S).astype(np.int64),
     )
 

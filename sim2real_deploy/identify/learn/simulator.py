@@ -19,6 +19,7 @@ from sim2real_deploy.identify.smoothing import smooth
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.geometry import gravity_in_body_rows, to_world_rows
 from sim2real_deploy.twin.actuator_net import ActuatorNet, load_actuator
+from sim2real_deploy.twin.boards import whole_steps
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.model import KD, KP, set_presliding
@@ -90,6 +91,7 @@ class Simulator:
         self._rollout = rollout.Rollout(nthread=1)
         self.steps = round(1 / robot.wire.rate_hz / self.model.opt.timestep)
         figures: JointFigures = self.figures
+        kp, kd = whole_steps(kp, figures.gain_step), whole_steps(kd, figures.gain_step)
         motors = self.model.actuator_gainprm[: robot.joint_count]
         motors[:, KP] = figures.strength * kp
         motors[:, KD] = figures.strength * kd * figures.speed_gain - figures.speed_feed * (kd > 0)

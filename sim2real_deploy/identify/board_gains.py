@@ -1,0 +1,36 @@
+"""Gains as the motors' boards obey them.
+
+Unitree's protocol sends a motor its kp and kd as 16-bit numbers, in steps of 25.6 / 32768 at the
+rotor, and the conversion cuts off the rest. Behind a gear the step grows with the square of its
+ratio: 0.115 Nms/rad at a Go2's calf, where a kd of 0.5 acts as 0.46 and one of 1.25 as 1.15.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sim2real_deploy.identify.recording import Recording
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.twin.boards import whole_steps
+from sim2real_deploy.twin.per_joint import per_joint
+
+Array = npt.NDArray[np.float64]
+
+ROTOR_STEP = 25.6 / 32768  # Nm/rad and Nms/rad; the range of the protocol in 15 bits
+GEARS = {"go2": {"hip_joint": 6.33, "thigh_joint": 6.33, "calf_joint": 6.33 * 1.917}}
+
+
+def steps(robot: RobotSpec) -> Array | None:
+    """The step of each joint's gains; None for a robot whose gears are not known."""
+    gears = GEARS.get(robot.name)
+    return None if gears is None else ROTOR_STEP * per_joint(gears, robot, "gears") ** 2
+
+
+def obeyed(recording: Recording, step: Array) -> Recording:
+    """The recording with the gains that its boards used; a step of zero leaves a joint's alone."""
+    if not step.any():
+        return recording
+    columns = dict(recording.columns)
+    columns |= {name: whole_steps(columns[name], step) for name in ("kp", "kd")}
+    return replace(recording, columns=columns)
