@@ -4,7 +4,7 @@ The mcap package's own reader makes an object per message and needs the index at
 file, which a crashed run lacks. Here everything intact is read, and what is damaged is reported.
 """
 
-import mmap
+import os
 import struct
 import tempfile
 import zlib
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, NamedTuple
 
 import zstandard
 from mcap.data_stream import ReadDataStream
@@ -34,12 +34,20 @@ ENDINGS = (".mcap", ".mcap.zstd")  # the second is a whole file that rosbag2 com
 _ZSTD = b"\x28\xb5\x2f\xfd"  # a message that rosbag2 compressed by itself; none in CDR begins so
 
 
+class Chunk(NamedTuple):
+    """Where a chunk lies in the file, and the times of its first and last message."""
+
+    start: int
+    end: int
+    span: Span
+
+
 @dataclass(slots=True)
 class Contents:
     """What a first pass over the file's outer records finds."""
 
     topics: dict[int, Topic] = field(default_factory=dict)  # by channel id
-    chunks: list[int] = field(default_factory=list)  # offsets
+    chunks: list["Chunk"] = field(default_factory=list)
     metadata: dict[str, dict[str, str]] = field(default_factory=dict)
     attachments: dict[str, bytes] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -50,19 +58,19 @@ class McapFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with path.open("rb") as packed, tempfile.TemporaryFile() as unpacked:
-                stream = packed if path.suffix == ".mcap" else _unpack_file(packed, unpacked)
-                size = stream.seek(0, 2)
-                if size < len(MAGIC):
-                    raise Refusal(f"{path}: is empty ({size} bytes): nothing was recorded")
-                self._bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            # Not mapped: of a map, all that was ever read counts as this process's memory.
+            self._file = _open(path)
+            self._size = os.fstat(self._file.fileno()).st_size
+            begins = self._read(0, len(MAGIC))
         except OSError as error:
             raise Refusal(f"{path}: cannot be read: {error.strerror}") from None
         except zstandard.ZstdError as error:
             raise Refusal(
                 f"{path}: cannot be unpacked, its zstd data is damaged: {error}"
             ) from None
-        if self._bytes[: len(MAGIC)] != MAGIC:
+        if self._size < len(MAGIC):
+            raise Refusal(f"{path}: is empty ({self._size} bytes): nothing was recorded")
+        if begins != MAGIC:
             raise Refusal(f"{path}: is not an MCAP file (its first bytes are wrong)")
         self._schemas: dict[int, Schema] = {}
         self.contents = Contents()
@@ -73,11 +81,11 @@ class McapFile:
     ) -> Iterator[list[Message]]:
         """The messages of these topics (None: all) and times, one list per chunk, in the file's
         order. Chunks of other times are not even unpacked."""
-        for offset in self.contents.chunks:
-            start_ns, end_ns = self._span_of(offset)
+        for chunk in self.contents.chunks:
+            start_ns, end_ns = chunk.span
             if start_ns >= span[1] or end_ns < span[0]:
                 continue
-            data = self._chunk(offset)
+            data = self._unpacked(chunk)
             if data is not None:
                 found = self._messages_of(data, names)
                 if start_ns < span[0] or end_ns >= span[1]:
@@ -86,72 +94,69 @@ class McapFile:
 
     def spans(self) -> Iterator[Span]:
         """First and last time of each chunk, from its header."""
-        return map(self._span_of, self.contents.chunks)
+        return (chunk.span for chunk in self.contents.chunks)
 
-    def _span_of(self, offset: int) -> Span:
-        start_ns, end_ns, *_ = _CHUNK.unpack_from(self._bytes, offset + _HEAD.size)
-        return start_ns, end_ns
+    def _read(self, start: int, end: int) -> bytes:
+        return os.pread(self._file.fileno(), end - start, start)
 
     def _scan(self) -> None:
-        found, size, at = self.contents, len(self._bytes), len(MAGIC)
+        found, size, at = self.contents, self._size, len(MAGIC)
         while at + _HEAD.size <= size:
-            opcode, length = _HEAD.unpack_from(self._bytes, at)
+            opcode, length = _HEAD.unpack(self._read(at, at + _HEAD.size))
             body, after = at + _HEAD.size, at + _HEAD.size + length
             if after > size or opcode == 0:
                 break
             if opcode == Opcode.CHUNK:
-                found.chunks.append(at)
+                start_ns, end_ns, *_ = _CHUNK.unpack(self._read(body, body + _CHUNK.size))
+                found.chunks.append(Chunk(body, after, (start_ns, end_ns)))
             elif opcode == Opcode.FOOTER:
                 found.complete = True
                 break
             elif opcode == Opcode.METADATA:
-                record = Metadata.read(self._stream(body, after))
+                record = Metadata.read(_stream(self._read(body, after)))
                 found.metadata[record.name] = record.metadata
             elif opcode == Opcode.ATTACHMENT:
-                attachment = Attachment.read(self._stream(body, after))
+                attachment = Attachment.read(_stream(self._read(body, after)))
                 found.attachments[attachment.name] = attachment.data
             else:
-                self._describe(opcode, self._bytes, body, after)
+                self._describe(opcode, self._read(body, after))
             at = after
         if not found.complete:
             found.problems.append(
                 f"{self.path.name}: ends in the middle (the recorder was killed or the file cut); "
                 f"read up to byte {at} of {size}; `sim2real mend` closes it for other tools"
             )
-            for offset in found.chunks:  # channels are repeated only at the end, which is missing
-                data = self._chunk(offset)
+            for chunk in found.chunks:  # channels are repeated only at the end, which is missing
+                data = self._unpacked(chunk)
                 if data is not None:
                     self._messages_of(data, frozenset())
 
-    def _describe(self, opcode: int, data: bytes | mmap.mmap, body: int, after: int) -> None:
+    def _describe(self, opcode: int, record: bytes) -> None:
         """Schemas and channels are in chunks and again in the summary."""
         if opcode == Opcode.SCHEMA:
-            schema = Schema.read(ReadDataStream(BytesIO(data[body:after])))
+            schema = Schema.read(_stream(record))
             self._schemas[schema.id] = schema
         elif opcode == Opcode.CHANNEL:
-            channel = Channel.read(ReadDataStream(BytesIO(data[body:after])))
+            channel = Channel.read(_stream(record))
             known = self._schemas.get(channel.schema_id)
             if known is not None and channel.id not in self.contents.topics:
                 self.contents.topics[channel.id] = _topic(channel, known)
 
-    def _stream(self, start: int, end: int) -> ReadDataStream:
-        return ReadDataStream(BytesIO(self._bytes[start:end]))
-
-    def _chunk(self, offset: int) -> bytes | None:
+    def _unpacked(self, chunk: Chunk) -> bytes | None:
         """A chunk's records; None, with a note, if it is damaged."""
-        at = offset + _HEAD.size
-        _, _, size, crc, name_length = _CHUNK.unpack_from(self._bytes, at)
-        at += _CHUNK.size
-        compression = self._bytes[at : at + name_length].decode("ascii", "replace")
-        at += name_length
-        (length,) = struct.unpack_from("<Q", self._bytes, at)
-        packed = self._bytes[at + 8 : at + 8 + length]
+        content = self._read(chunk.start, chunk.end)
+        _, _, size, crc, name_length = _CHUNK.unpack_from(content)
+        at = _CHUNK.size + name_length
+        compression = content[_CHUNK.size : at].decode("ascii", "replace")
+        (length,) = struct.unpack_from("<Q", content, at)
+        packed = content[at + 8 : at + 8 + length]
         try:
             data = self._unpack(compression, packed, size)
         except zstandard.ZstdError:
             data = None
         if data is None or (crc and zlib.crc32(data) != crc):
-            self._note(f"{self.path.name}: the chunk at byte {offset} is damaged and left out")
+            place = f"the chunk at byte {chunk.start - _HEAD.size}"
+            self._note(f"{self.path.name}: {place} is damaged and left out")
             return None
         return data
 
@@ -184,7 +189,7 @@ class McapFile:
                             continue
                     messages.append(Message(log_ns, name, publish_ns, sequence, content))
             else:
-                self._describe(opcode, data, body, at)
+                self._describe(opcode, data[body:at])
                 wanted = self._wanted(names)
         return messages
 
@@ -205,6 +210,10 @@ class McapFile:
         return {id: topic.name for id, topic in topics if names is None or topic.name in names}
 
 
+def _stream(record: bytes) -> ReadDataStream:
+    return ReadDataStream(BytesIO(record))
+
+
 def _topic(channel: Channel, schema: Schema) -> Topic:
     return Topic(
         channel.topic,
@@ -215,7 +224,14 @@ def _topic(channel: Channel, schema: Schema) -> Topic:
     )
 
 
-def _unpack_file(packed: BinaryIO, unpacked: BinaryIO) -> BinaryIO:
-    """Onto disk, as rosbag2 does it: a run of hours does not fit into memory."""
-    zstandard.ZstdDecompressor().copy_stream(packed, unpacked)
+def _open(path: Path) -> IO[bytes]:
+    """The file; one that is compressed is unpacked onto disk, as rosbag2 does it: a run of hours
+    does not fit into memory."""
+    packed = path.open("rb")
+    if path.suffix == ".mcap":
+        return packed
+    with packed:
+        unpacked = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the reader
+        zstandard.ZstdDecompressor().copy_stream(packed, unpacked)
+        unpacked.flush()
     return unpacked
