@@ -7,19 +7,16 @@ evaluation resumes where it stopped.
 import hashlib
 import json
 import multiprocessing
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from sim2real_deploy import __version__
-from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.episodes import Episode, run_episode
 from sim2real_deploy.gate.figures import EpisodeFigures
+from sim2real_deploy.gate.ray_cluster import join_cluster
 from sim2real_deploy.gate.scenarios import Scenario
-from sim2real_deploy.paths import to_install
 from sim2real_deploy.policy.bundle import Bundle
 
 Task = tuple[str, Scenario, int]  # engine, scenario, trial
@@ -54,14 +51,7 @@ def run_on_ray(
     bundle: Bundle, tasks: Sequence[Task], address: str
 ) -> Iterator[tuple[Task, Episode]]:
     """On the cluster at `address`; "local" starts one here."""
-    try:
-        ray: Any = import_module("ray")
-    except ImportError:
-        raise Refusal(f"--ray needs Ray: {to_install('ray')}") from None
-    local = address == "local"
-    if local:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(address=address, log_to_driver=False, include_dashboard=False if local else None)
+    ray = join_cluster(address)
     try:
         everywhere = ray.put(bundle)
         remote = ray.remote(num_cpus=1)(run_episode)

@@ -16,8 +16,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from sim2real_deploy.errors import Refusal
-from sim2real_deploy.paths import to_install
+from sim2real_deploy.gate.ray_cluster import join_cluster
 from sim2real_deploy.runtime.parent import end_with_parent
 
 Work = Callable[[int, str], None]  # what worker `rank` does, given the address; picklable
@@ -72,21 +71,7 @@ class RayCrew:
     def __init__(self, address: str) -> None:
         """Join the cluster at `address`; "local" starts one here."""
         self._lost = False  # perhaps with a computer: the rest may have fewer cores than workers
-        try:
-            self._ray: Any = import_module("ray")
-        except ImportError:
-            raise Refusal(f"--ray needs Ray: {to_install('ray')}") from None
-        if self._ray.is_initialized():
-            return
-        local = address == "local"
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
-            self._ray.init(
-                address=address, log_to_driver=False, include_dashboard=False if local else None
-            )
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            why = str(error).splitlines()[0]
-            raise Refusal(f"--ray {address}: no cluster answers there: {why}") from None
+        self._ray = join_cluster(address)
 
     @contextmanager
     def working(self, work: Work, count: int) -> Iterator[str]:
