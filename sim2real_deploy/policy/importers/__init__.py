@@ -35,12 +35,15 @@ FORMATS: tuple[Format, ...] = (
 METADATA_FORMATS: tuple[MetadataFormat, ...] = (onnx_metadata, holosoma)
 USUAL_NAMES = ("policy.yaml", "deploy.yaml", "env.yaml", "config.yaml")
 LISTED = 30  # policies, at most, when a folder holds many
-DEEPEST = 8  # folders below the one named
 
 
 def read_draft(source: Path, answers: Answers) -> tuple[str, Draft]:
     """Recognise the format of `source`, a file or a folder, and read it."""
-    if not source.exists():
+    try:
+        there = source.exists()
+    except OSError as error:
+        raise Refusal(f"{source}: cannot be read: {error.strerror}") from None
+    if not there:
         raise Refusal(f"{source}: there is no such file or folder")
     if source.is_file() and source.suffix in places.NETWORKS:
         answers.network = answers.network or places.checked(source)
@@ -117,29 +120,43 @@ def _unknown(source: Path, below: list[Path]) -> Refusal:
 
 
 def _networks_below(source: Path) -> list[Path]:
-    folders = sorted(path for path in source.rglob("*") if path.is_dir()) if source.is_dir() else []
-    near = [path for path in folders if len(path.relative_to(source).parts) <= DEEPEST]
-    return [network for folder in near for network in places.networks(folder)]
+    folders = places.folders_below(source) if source.is_dir() else []
+    return [network for folder in folders for network in places.networks(folder)]
 
 
 def _policies_below(source: Path) -> list[Path]:
     """Descriptions and self-describing networks in subfolders, for the user to choose from."""
-    found = []
-    for folder in sorted(path for path in source.rglob("*") if path.is_dir()):
-        if len(folder.relative_to(source).parts) > DEEPEST:
+    runs: dict[Path, list[Path]] = {}
+    for folder in places.folders_below(source):
+        run = folder.parent if folder.name in places.PARTS_OF_A_RUN else folder
+        runs.setdefault(run, []).append(folder)
+    return [found for folders in runs.values() for found in _policies_of_a_run(folders)]
+
+
+def _policies_of_a_run(folders: list[Path]) -> list[Path]:
+    """A training run tells the same policy several times (deploy.yaml, env.yaml, the network's
+    metadata): then only the one that is read first."""
+    files = [file for folder in folders for file in places.files(folder, places.DESCRIPTIONS)]
+    contents = []
+    for file in files:
+        try:
+            contents.append((file, foreign_yaml.read(file)))
+        except Refusal:
             continue
-        for file in sorted(folder.iterdir()):
-            if file.suffix in places.DESCRIPTIONS and file.is_file():
-                try:
-                    content = foreign_yaml.read(file)
-                except Refusal:
-                    continue
-                if any(form.recognises(file, content) for form in FORMATS):
-                    found.append(file)
-            elif file.suffix == ".onnx" and file.is_file():
-                try:
-                    if any(kind.recognises(file) for kind in METADATA_FORMATS):
-                        found.append(file)
-                except Refusal:
-                    continue
-    return found
+    by_form = [
+        [file for file, content in contents if form.recognises(file, content)] for form in FORMATS
+    ]
+    by_form = [found for found in by_form if found]
+    if by_form and all(len(found) == 1 for found in by_form):
+        return by_form[0]
+    networks = [file for folder in folders for file in places.files(folder, (".onnx",))]
+    return sorted({file for found in by_form for file in found}) or [
+        file for file in networks if _describes_itself(file)
+    ]
+
+
+def _describes_itself(file: Path) -> bool:
+    try:
+        return any(kind.recognises(file) for kind in METADATA_FORMATS)
+    except Refusal:
+        return False

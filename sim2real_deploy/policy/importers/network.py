@@ -25,8 +25,7 @@ class Network:
 
 def load(path: Path, sizes: Sequence[int], convert: Converter) -> Network:
     """Read a network, converted to ONNX and with its weights inside."""
-    if path.stat().st_size > MAX_MODEL_BYTES:
-        raise Refusal(f"{path}: {path.stat().st_size} bytes is too large for a policy")
+    _check_size(path)
     if path.suffix in TORCH_SUFFIXES:
         model = convert(path, sizes)
     elif path.suffix == ".onnx":
@@ -44,15 +43,22 @@ def load(path: Path, sizes: Sequence[int], convert: Converter) -> Network:
 @functools.cache
 def metadata(path: Path) -> Mapping[str, str]:
     """The strings an exporter left in an ONNX file."""
+    _check_size(path)
     return dict(open_network(path, path).get_modelmeta().custom_metadata_map)
 
 
 def input_sizes(path: Path) -> dict[str, int]:
     """The size of each input of an ONNX file, with a dynamic batch size as 1."""
+    _check_size(path)
     return {
         node.name: math.prod(dim if isinstance(dim, int) and dim > 0 else 1 for dim in node.shape)
         for node in open_network(path, path).get_inputs()
     }
+
+
+def _check_size(path: Path) -> None:
+    if path.stat().st_size > MAX_MODEL_BYTES:
+        raise Refusal(f"{path}: {path.stat().st_size} bytes is too large for a policy")
 
 
 def _with_weights(path: Path) -> bytes:

@@ -17,12 +17,18 @@ _FOLDERS = (
     "policies",
     "model",
     "models",
+    "networks",
+    "onnx",
     "pre_train",
     "weights",
     "checkpoint",
     "checkpoints",
 )
 MOST_LISTED = 8
+DEEPEST = 16  # folders below the one named: a training run may lie deep inside its package
+MOST_FOLDERS = 20_000  # a project has fewer; a whole disk is not searched
+PARTS_OF_A_RUN = ("params", "exported", "io_descriptors")
+_NEVER_POLICIES = ("__MACOSX", "__pycache__", "node_modules", "site-packages")
 _CHECKPOINT = re.compile(r"model_\d+\.pt")  # of training: not a network that runs by itself
 _ANCESTORS, _ANCESTORS_OF_A_NAME = 6, 3  # a bare name is searched in fewer parents
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
@@ -36,22 +42,49 @@ def descriptions(source: Path) -> list[Path]:
     near = [folder, folder / "params", folder / "io_descriptors"]
     if source.is_file() or folder.name in ("exported", "policies"):
         near += [folder.parent / "params", folder.parent / "io_descriptors", folder.parent]
-    return [
-        file
-        for place in near
-        if place.is_dir()
-        for file in sorted(place.iterdir())
-        if file.suffix in DESCRIPTIONS and file.is_file()
-    ]
+    return [file for place in near if place.is_dir() for file in files(place, DESCRIPTIONS)]
 
 
 def networks(source: Path) -> list[Path]:
     """The networks that `source` is or holds; training checkpoints only if nothing else is."""
     if source.is_file():
         return [source] if source.suffix in NETWORKS else []
-    files = sorted(file for file in source.iterdir() if file.suffix in NETWORKS and file.is_file())
-    exported = [file for file in files if not _CHECKPOINT.fullmatch(file.name)]
-    return exported or files
+    found = files(source, NETWORKS)
+    exported = [file for file in found if not _CHECKPOINT.fullmatch(file.name)]
+    return exported or found
+
+
+def files(folder: Path, suffixes: Sequence[str]) -> list[Path]:
+    """Those of these kinds in a folder. A hidden one (`._policy.onnx` of a Mac's zip) is none."""
+    try:
+        inside = sorted(folder.iterdir())
+    except OSError as error:
+        raise Refusal(f"{folder}: cannot be read: {error.strerror}") from None
+    return [
+        file
+        for file in inside
+        if file.suffix in suffixes and not file.name.startswith(".") and file.is_file()
+    ]
+
+
+def folders_below(source: Path) -> list[Path]:
+    """Every folder below `source` that may hold a policy. Links are not followed."""
+    found: list[Path] = []
+    for place, names, _ in os.walk(source):
+        folder = Path(place)
+        depth = len(folder.relative_to(source).parts)
+        names[:] = sorted(
+            name
+            for name in names
+            if depth < DEEPEST and not name.startswith(".") and name not in _NEVER_POLICIES
+        )
+        if depth and os.access(folder, os.R_OK | os.X_OK):
+            found.append(folder)
+        if len(found) > MOST_FOLDERS:
+            raise Refusal(
+                f"{source}: more than {MOST_FOLDERS} folders below it; name the policy's own folder"
+            )
+    return sorted(found)
 
 
 def find_network(file: Path, given: Path | None, named: str = "") -> Path:
@@ -115,11 +148,17 @@ def _above(file: Path) -> list[Path]:
 
 def checked(path: Path) -> Path:
     """`path`, unless it is only a Git LFS pointer."""
-    with path.open("rb") as file:
-        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
-            raise Refusal(
-                f"{path}: is a Git LFS pointer, not the file itself; fetch it with: git lfs pull"
-            )
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(_LFS_POINTER))
+    except OSError as error:
+        raise Refusal(f"{path}: cannot be read: {error.strerror}") from None
+    if begin == _LFS_POINTER:
+        raise Refusal(
+            f"{path}: is a Git LFS pointer, not the file itself; fetch it with: git lfs pull"
+        )
+    if not begin:
+        raise Refusal(f"{path}: is empty")
     return path
 
 
