@@ -5,6 +5,7 @@ robot's file), unless the action lists its joints and preserves their order.
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from sim2real_deploy.policy.importers.draft import (
     velocity_ranges,
 )
 from sim2real_deploy.policy.importers.places import find_network
-from sim2real_deploy.policy.importers.robots import by_pattern, known_robots
+from sim2real_deploy.policy.importers.robots import all_robots, by_pattern, known_robots
 from sim2real_deploy.policy.importers.vocabulary import translate
 from sim2real_deploy.robots import RobotSpec
 
@@ -32,6 +33,7 @@ TERMS = {
     "gait_phase": "gait_phase",
     "phase": "gait_phase",
 }
+FOLDERS_OF_A_MODEL = 3  # .../Unitree/Go2/go2.usd: the names that may be a robot's
 GROUP_SETTINGS = {
     "concatenate_terms",
     "concatenate_dim",
@@ -77,6 +79,7 @@ class _Init(Foreign):
 
 
 class _Robot(Foreign):
+    spawn: Any = None
     init_state: _Init
     actuators: dict[str, _Actuator]
 
@@ -110,8 +113,8 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     action = configfile.parse(told, _Action, f"{file}: actions.{name}")
     if not re.search(r"[.:]JointPositionAction$", action.class_type):
         raise Refusal(f"{file}: actions.{name}: only a JointPositionAction can be run")
-    spec = _robot(env, file, answers)
     assumed: list[str] = []
+    spec = _robot(env, file, answers, assumed)
     joints = _joints(action, spec, assumed, f"{file}: actions.{name}")
     terms, flat = _terms(env, spec, joints, file)
     default = _start_pose(env, joints, f"{file}: joint_pos")
@@ -158,21 +161,55 @@ def _only_action(env: _Env, file: Path) -> tuple[str, Any]:
     return next(iter(actions.items()))
 
 
-def _robot(env: _Env, file: Path, answers: Answers) -> RobotSpec:
-    """The robot that the start pose fits: each of its patterns matches at least one joint."""
-    fitting, why_not = [], []
-    for spec in known_robots(answers.robot):
-        try:
-            _start_pose(env, spec.joint_names, "joint_pos")
-            fitting.append(spec)
-        except Refusal as refusal:
-            why_not.append(f"  {spec.name}: {refusal}")
+def _robot(env: _Env, file: Path, answers: Answers, assumed: list[str]) -> RobotSpec:
+    """The robot whose model was simulated; where its name tells none, the one that fits: each
+    pattern of the start pose matches at least one joint."""
+    model = _model(env.scene.robot.spawn)
+    named = answers.robot or _robot_called(model)
+    why_not: list[str] = []
+    fitting = _fitting(env, known_robots(named), why_not)
+    if not fitting and not named:
+        fitting = _fitting(env, (spec for spec in all_robots() if spec.twin_only), why_not)
     if not fitting:
         raise Refusal(f"{file}: fits no known robot:\n" + "\n".join(why_not))
     if len(fitting) > 1:
         names = ", ".join(spec.name for spec in fitting)
         raise Refusal(f"{file}: fits several robots ({names}); name one with --robot")
+    if model.name and not named:
+        assumed.append(
+            f"that it is for {fitting[0].name}, whose joints have the same names as those of "
+            f"{model.name} (--robot ...)"
+        )
     return fitting[0]
+
+
+def _fitting(env: _Env, robots: Iterable[RobotSpec], why_not: list[str]) -> list[RobotSpec]:
+    fitting = []
+    for spec in robots:
+        try:
+            _start_pose(env, spec.joint_names, "joint_pos")
+            fitting.append(spec)
+        except Refusal as refusal:
+            why_not.append(f"  {spec.name}: {refusal}")
+    return fitting
+
+
+def _model(spawn: Any) -> Path:
+    """The file of the model that was simulated; several robots have joints of the same names."""
+    told = spawn if isinstance(spawn, dict) else {}
+    path = told.get("usd_path") or told.get("asset_path")
+    return Path(path if isinstance(path, str) else "")
+
+
+def _robot_called(model: Path) -> str:
+    """The robot that a model's file is named after, or else one of the folders around it."""
+    names = sorted((spec.name for spec in all_robots()), key=len, reverse=True)
+    for part in list(reversed(model.parts))[:FOLDERS_OF_A_MODEL]:
+        words = re.sub(r"[^a-z0-9]+", "_", f" {part.lower()} ")
+        for name in names:
+            if f"_{name}_" in words:
+                return name
+    return ""
 
 
 def _joints(action: _Action, spec: RobotSpec, assumed: list[str], where: str) -> tuple[str, ...]:
