@@ -91,8 +91,8 @@ def import_(
     last), joints, default_position, rate_hz.
 
     legged_gym and forks: terms (unitree, himloco, genesis, mjlab or a list), newest (first, last),
-    layout (by_frame, by_term), joints (sdk, gym, isaac or names), rate_hz, gait_period,
-    command_ranges.
+    frames (of the history), layout (by_frame, by_term), joints (sdk, gym, isaac or names),
+    rate_hz, gait_period, command_ranges.
 
     A policy that follows a recorded motion: motion (its CSV or NPZ file, where it is not beside the
     description), motion_fps, motion_start, motion_end (s), anchor (the body that is compared).

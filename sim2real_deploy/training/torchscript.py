@@ -85,7 +85,8 @@ def _states(module: Any, sizes: Sequence[int], path: Path) -> dict[str, torch.Te
     if len(list(module.graph.inputs())) - 1 != len(sizes):
         raise Refusal(
             f"{path}: takes {len(list(module.graph.inputs())) - 1} inputs, the description "
-            f"makes {len(sizes)}"
+            f"makes {len(sizes)}; where one of them is a history that the file does not tell, as "
+            "in forks of legged_gym, give its number of frames: --set frames=..."
         )
     names = {name for name, _ in module.named_buffers()}
     names |= {node.s("name") for node in module.inlined_graph.nodes() if _sets_attribute(node)}

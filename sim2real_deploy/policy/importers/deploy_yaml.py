@@ -72,10 +72,11 @@ def recognises(file: Path, content: Any) -> bool:
 
 
 def read(file: Path, content: Any, answers: Answers) -> Draft:
-    deploy = configfile.parse(content, _Deploy, str(file))
-    others = sorted(content["actions"].keys() - {"JointPositionAction"})
+    actions = content["actions"] if isinstance(content["actions"], dict) else {}
+    others = sorted(str(name) for name in actions.keys() - {"JointPositionAction"})
     if others:
         raise Refusal(f"{file}: actions.{others[0]}: only JointPositionAction can be run")
+    deploy = configfile.parse(content, _Deploy, str(file))
     order = deploy.joint_ids_map
     count = len(order)
     if len(set(order)) != count:

@@ -211,9 +211,13 @@ def _observations(
     frame = gym.frame or (gym.num_obs if gym.frames is None else None) or plain
     if seen is not None and seen % frame and seen % plain == 0:
         frame = plain
-    frames = gym.frames
+    frames = answers.optional("frames", gym.frames)
     if frames is None:
         frames = seen // frame if seen is not None and seen % frame == 0 else 1
+    if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
+        raise Refusal(f"--set frames: must be the number of frames in the history, not {frames!r}")
+    if gym.frames is None and frame == frames * plain:
+        frame = plain
     him = frame == plain and frames == HIM_FRAMES
     order = _order(gym, frame, him, answers, file, orders)
     if "terms" in orders:

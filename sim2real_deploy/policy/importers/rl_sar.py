@@ -24,7 +24,11 @@ NAME = "rl_sar config.yaml"
 # Not in its files: rl_sar uses a gamepad's sticks, -1 to 1, unscaled.
 STICKS = {"vx": (-1.0, 1.0), "vy": (-1.0, 1.0), "wz": (-1.0, 1.0)}
 # The gait clock of unitree_rl_gym's humanoids, as named in forks of rl_sar.
-TERMS = {"g1_phase": "gait_phase", "gait_phase": "gait_phase", "phase": "gait_phase"}
+CLOCKS = {"g1_phase": "gait_phase", "gait_phase": "gait_phase", "phase": "gait_phase"}
+# Older files name the frame in which the angular velocity is measured; what the network sees is
+# always that of the base.
+RATES = {"ang_vel_body": "base_ang_vel", "ang_vel_world": "base_ang_vel"}
+TERMS = {**CLOCKS, **RATES}
 GAIT_PERIOD = 0.8  # s
 TRACKING = "whole_body_tracking/"  # before the names of its terms
 CONTROLLER = "robot_control.yaml"  # where quadruped_ros2_control lists the joints
@@ -205,7 +209,7 @@ def _group(
         newest = answers.order("newest", (newest, other), orders)
     scales: dict[str, Any] = {
         "lin_vel": config.lin_vel_scale,
-        "ang_vel": config.ang_vel_scale,
+        **dict.fromkeys(("ang_vel", *RATES), config.ang_vel_scale),
         "commands": config.commands_scale,
         "dof_pos": config.dof_pos_scale,
         "dof_vel": config.dof_vel_scale,
@@ -216,7 +220,7 @@ def _group(
             "scale": scales.get(name, 1.0),
             "clip": None if config.clip_obs is None else (-config.clip_obs, config.clip_obs),
             "history": length,
-            **({"params": {"period": GAIT_PERIOD}} if name in TERMS else {}),
+            **({"params": {"period": GAIT_PERIOD}} if name in CLOCKS else {}),
         }
         for name in config.observations
     ]
