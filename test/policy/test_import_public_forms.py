@@ -1,5 +1,6 @@
 """Forms met in public repositories: each test is a file that was refused or misread there."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,15 @@ from onnx import TensorProto, helper, numpy_helper
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.importers.places import find_network
 from sim2real_deploy.robots import load_robot
-from support.import_samples import GO2, ISAAC, JOINTS, bring_in, bring_in_with_notes, deploy_content
+from support.import_samples import (
+    GO2,
+    ISAAC,
+    JOINTS,
+    bring_in,
+    bring_in_with_notes,
+    deploy_content,
+    write_deploy,
+)
 from support.policy_samples import network
 
 SIZE = 9 + 3 * JOINTS
@@ -218,11 +227,11 @@ def test_a_network_in_model_beside_config_and_twice_in_another_form(tmp_path: Pa
         file.parent.mkdir(parents=True)
         file.touch()
     (tmp_path / "walk" / "model").mkdir()
-    (tmp_path / "walk" / "model" / "policy_29dof.pt").touch()
+    (tmp_path / "walk" / "model" / "policy_29dof.pt").write_bytes(b"one")
     assert find_network(walk, None, "policy_29dof.pt").parent.name == "model"
     (tmp_path / "other" / "exported").mkdir()
     for suffix in (".pt", ".onnx"):
-        (tmp_path / "other" / "exported" / f"policy_8600{suffix}").touch()
+        (tmp_path / "other" / "exported" / f"policy_8600{suffix}").write_bytes(b"two")
     assert find_network(plain, None).name == "policy_8600.onnx"
 
 
@@ -232,3 +241,137 @@ def test_a_gym_file_without_a_rate_runs_at_that_of_its_tasks(tmp_path: Path) -> 
     imported = bring_in_with_notes(file, tmp_path / "out")
     assert imported.bundle.contract.rate_hz == 50.0
     assert any("50 Hz" in line for line in imported.assumed)
+
+
+DEEP = "source/pkg/pkg/tasks/locomotion/robots/one/logs/run"
+
+
+def test_a_training_run_deep_in_a_repository_is_one_policy(tmp_path: Path) -> None:
+    run = write_deploy(tmp_path / "all" / DEEP, deploy_content())
+    (run / "params" / "env.yaml").write_text(yaml.safe_dump(isaac_env({})))
+    imported = bring_in_with_notes(tmp_path / "all", tmp_path / "out")
+    assert imported.form == "unitree_rl_lab deploy.yaml"
+
+
+def test_what_a_macs_zip_adds_is_no_policy(tmp_path: Path) -> None:
+    run = write_deploy(tmp_path / "all" / "run", deploy_content())
+    (run / "exported" / "._policy.onnx").write_bytes(b"junk")
+    (run / "params" / "._deploy.yaml").write_bytes(b"\x00\x05\x16\x07")
+    write_deploy(tmp_path / "all" / "__MACOSX" / "run", deploy_content())
+    assert bring_in(tmp_path / "all", tmp_path / "out").contract.rate_hz == 50.0
+    assert bring_in(run, tmp_path / "other").contract.rate_hz == 50.0
+
+
+def test_a_link_to_its_own_parent_is_not_followed(tmp_path: Path) -> None:
+    write_deploy(tmp_path / "all" / "run", deploy_content())
+    (tmp_path / "all" / "run" / "again").symlink_to(tmp_path / "all")
+    assert bring_in(tmp_path / "all", tmp_path / "out").contract.rate_hz == 50.0
+
+
+def test_a_whole_disk_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sim2real_deploy.policy.importers.places.MOST_FOLDERS", 3)
+    write_deploy(tmp_path / "all" / "a" / "run", deploy_content())
+    with pytest.raises(Refusal, match="more than 3 folders below it; name the policy's own"):
+        bring_in(tmp_path / "all", tmp_path / "out")
+
+
+def test_networks_that_are_none_are_refused_before_they_are_opened(tmp_path: Path) -> None:
+    huge, empty = tmp_path / "huge.onnx", tmp_path / "empty.onnx"
+    huge.touch()
+    os.truncate(huge, 2_000_000_000)  # a hole: it takes no room
+    empty.touch()
+    for file, words in ((huge, "is too large for a policy"), (empty, "is empty")):
+        with pytest.raises(Refusal, match=f"{file.name}: .*{words}"):
+            bring_in(file, tmp_path / "out")
+
+
+def test_a_folder_that_may_not_be_read_is_said_to_be_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: Path) -> Any:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(Refusal, match="cannot be read: Permission denied"):
+        bring_in(tmp_path, tmp_path / "out")
+
+
+def isaac_env(spawn: dict[str, str]) -> dict[str, Any]:
+    """Isaac Lab's env.yaml of a quadruped; the joints of several have these names."""
+    terms = ("base_ang_vel", "projected_gravity", "generated_commands", "joint_pos_rel")
+    pose = {".*_hip_joint": 0.0, ".*_thigh_joint": 0.8, ".*_calf_joint": -1.5}
+    legs = {"joint_names_expr": [".*"], "stiffness": 25.0, "damping": 0.5}
+    action = {"class_type": "mdp:JointPositionAction", "joint_names": [".*"], "scale": 0.25}
+    seen = {name: {"func": f"mdp:{name}"} for name in (*terms, "joint_vel_rel", "last_action")}
+    return {
+        "sim": {"dt": 0.005},
+        "decimation": 4,
+        "scene": {
+            "robot": {
+                "spawn": spawn,
+                "init_state": {"joint_pos": pose},
+                "actuators": {"legs": legs},
+            }
+        },
+        "actions": {"joint_pos": action},
+        "observations": {"policy": seen},
+        "commands": {
+            "v": {"ranges": {key: [-1, 1] for key in ("lin_vel_x", "lin_vel_y", "ang_vel_z")}}
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "robot", "noted"),
+    [
+        ("Robots/Unitree/Go2/go2.usd", "go2", False),
+        ("assets/b2_description/usd/b2.usd", "b2", False),
+        ("Robots/Unitree/A1/a1.usd", "go2", True),  # no file of that robot here: said, not hidden
+    ],
+)
+def test_the_model_that_was_simulated_names_the_robot(
+    model: str, robot: str, noted: bool, tmp_path: Path
+) -> None:
+    run = write_deploy(tmp_path / "run", {})
+    (run / "params" / "deploy.yaml").unlink()
+    (run / "params" / "env.yaml").write_text(yaml.safe_dump(isaac_env({"usd_path": model})))
+    imported = bring_in_with_notes(run, tmp_path / "out")
+    assert imported.bundle.contract.robot == robot
+    assert any("a1.usd" in line for line in imported.assumed) is noted
+
+
+@pytest.mark.parametrize("name", ["ang_vel_body", "ang_vel_world"])
+def test_older_rl_sar_names_the_frame_of_the_angular_velocity(name: str, tmp_path: Path) -> None:
+    model = network(SIZE, JOINTS)
+    terms = [name, *USUAL[1:]]
+    file = rl_sar(tmp_path / "in", "go2", GO2.joint_names, model, observations=terms)
+    (group,) = bring_in(file, tmp_path / "out").contract.observations
+    assert (group.terms[0].name, group.terms[0].scale) == ("base_ang_vel", 0.25)
+
+
+def test_other_actions_are_named_before_what_is_missing(tmp_path: Path) -> None:
+    write_deploy(tmp_path / "run", deploy_content(actions={"bow": {"clip": None}}))
+    with pytest.raises(Refusal, match=r"actions\.bow: only JointPositionAction can be run"):
+        bring_in(tmp_path / "run", tmp_path / "out")
+
+
+def test_a_history_that_a_gym_file_does_not_tell_is_told(tmp_path: Path) -> None:
+    stand = dict(zip(GO2.joint_names, GO2.stand_pose.tolist(), strict=True))
+    order = GO2.joint_orders["gym"]
+    file = gym(
+        tmp_path / "in",
+        joint2motor_idx=[GO2.joint_names.index(name) for name in order],
+        default_angles=[stand[name] for name in order],
+        kps=[20.0] * JOINTS,
+        kds=[0.5] * JOINTS,
+        num_obs=SIZE,
+    )
+    (network_file,) = (tmp_path / "in").rglob("*.onnx")
+    network_file.write_bytes(two_inputs(SIZE, 5 * SIZE, JOINTS))
+    contract = bring_in(file, tmp_path / "out", {"frames": 5}).contract
+    assert {group.input: group.terms[0].history for group in contract.observations} == {
+        "direct_obs": 1,
+        "cenet_obs": 5,
+    }
+    with pytest.raises(Refusal, match="--set frames: must be the number of frames"):
+        bring_in(file, tmp_path / "other", {"frames": "five"})
