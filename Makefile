@@ -39,11 +39,18 @@ check: $(VENV)/.trainer  ## ruff, mypy, and who may import whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# Real processes at 500 Hz share this machine with whatever else runs: a test that fails is tried
-# again, and the summary says how many were.
-# ROOM=wire runs one room's tests.
+# These rooms compute only, and share two cores. The others bring up real processes at 500 Hz, one
+# test after the other; such a test that fails is tried again, and the summary says how many were.
+COMPUTE := $(addprefix test/,analysis bench gate identify policy project robots safety training)
+PYTEST := $(BIN)/python -m pytest -m 'not slow' --reruns 2 --reruns-delay 3
+
 test: check  ## the test suite, under 10 minutes on 2 cores (ROOM=wire: one room)
-	$(BIN)/python -m pytest -m 'not slow' --reruns 2 --reruns-delay 3 test/$(ROOM)
+ifdef ROOM
+	$(PYTEST) test/$(ROOM)
+else
+	$(PYTEST) --numprocesses 2 --dist worksteal $(COMPUTE)
+	$(PYTEST) $(addprefix --ignore=,$(COMPUTE)) test
+endif
 
 docs: $(VENV)/.installed  ## the documentation site, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

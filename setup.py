@@ -16,8 +16,8 @@ def data_tree(folder: str) -> list[tuple[str, list[str]]]:
 
 DOCS = ["mkdocs-material"]
 # The last ones, readers of others and a browser, prove that bags and reports open elsewhere.
-TESTS = ["pytest", "pytest-rerunfailures", "pytest-timeout", "hypothesis", "onnx", "rosbags",
-         "mcap-ros2-support", "pyarrow", "playwright"]  # fmt: skip
+TESTS = ["pytest", "pytest-rerunfailures", "pytest-timeout", "pytest-xdist", "hypothesis", "onnx",
+         "rosbags", "mcap-ros2-support", "pyarrow", "playwright"]  # fmt: skip
 
 setup(
     name=NAME,
