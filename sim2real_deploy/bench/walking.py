@@ -168,17 +168,17 @@ def run(
     progress: Progress,
 ) -> BenchResult:
     folder = bundle_folder(policy)
+    if pictures:  # first: a computer that cannot draw says so before minutes of walking
+        pictures.mkdir(parents=True, exist_ok=True)
+        gait_pictures(
+            load_own_bundle(folder), pictures / "gait_strip.png", pictures / "gait_feet.png"
+        )
     rows: list[TrialRow] = []
     for trial in TRIALS:
         progress(trial.name, len(rows) / len(TRIALS))
         rows += evaluate(folder, seeds, workers, (trial,))
     if table:
         table.write_text(markdown(rows), encoding="utf-8")
-    if pictures:
-        pictures.mkdir(parents=True, exist_ok=True)
-        gait_pictures(
-            load_own_bundle(folder), pictures / "gait_strip.png", pictures / "gait_feet.png"
-        )
     named = [{**asdict(row), "trial": row.trial.name} for row in rows]
     return BenchResult(f"bench walking: {folder.name}, {seeds} seeds", judge(rows), {"rows": named})
 
