@@ -18,13 +18,13 @@ from sim2real_deploy.twin.per_joint import per_joint
 Array = npt.NDArray[np.float64]
 
 ROTOR_STEP = 25.6 / 32768  # Nm/rad and Nms/rad; the range of the protocol in 15 bits
-GEARS = {"go2": {"hip_joint": 6.33, "thigh_joint": 6.33, "calf_joint": 6.33 * 1.917}}
 
 
 def steps(robot: RobotSpec) -> Array | None:
     """The step of each joint's gains; None for a robot whose gears are not known."""
-    gears = GEARS.get(robot.name)
-    return None if gears is None else ROTOR_STEP * per_joint(gears, robot, "gears") ** 2
+    if not robot.gears:
+        return None
+    return ROTOR_STEP * per_joint(dict(robot.gears), robot, "gears") ** 2
 
 
 def obeyed(recording: Recording, step: Array) -> Recording:

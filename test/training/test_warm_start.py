@@ -21,12 +21,12 @@ CONFIG = ROUGH.model_copy(
 
 def test_it_acts_as_the_policy_it_was_made_from() -> None:
     bundle = load_own_bundle("go2_walk")
-    gain = load_training("go2_walk").network.exported_gain
+    network = load_training("go2_walk").network
     environment = Environment(CONFIG, load_robot("go2"), 1, seed=0)
     actor = make_learner(CONFIG, environment).actor
     warm_start(actor, CONFIG)
-    steering = torch.from_numpy(environment.steering(gain))
-    actor._felt = Felt(environment.felt, steering, MISSED_SCALE * CONFIG.network.steering_reach)
+    steering = torch.from_numpy(environment.steering(network.exported_gain))
+    actor._felt = Felt(environment.felt, steering, MISSED_SCALE * network.steering_reach)
     old_terms, new_terms = bundle.contract.observations[0].terms, CONFIG.observation
     rng = np.random.default_rng(0)
     for golden in bundle.contract.golden:
