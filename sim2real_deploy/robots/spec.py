@@ -165,8 +165,8 @@ class RobotSpec(Strict):
     bodies: dict[str, Body] = Field(default_factory=dict)  # motions are compared by one of them
     joint_orders: dict[str, tuple[str, ...]] = Field(default_factory=dict)  # of known policies
     poses: dict[str, tuple[float, ...]] = Field(default_factory=dict)  # default ones, by project
-    # Ratios by joint, or by an ending that several share. Only identification uses them: left out of
-    # what a stored gate result depends on.
+    # Ratios by joint, or by an ending that several share. Only identification uses them, so no
+    # stored gate result depends on them.
     gears: dict[str, float] = Field(default_factory=dict, exclude=True)
     get_up: tuple[RollFrame, ...] | None = None  # how it rolls over, where somebody has found out
     temperature: Temperature
