@@ -84,9 +84,9 @@ def _states(module: Any, sizes: Sequence[int], path: Path) -> dict[str, torch.Te
     """The buffers and attributes that a step changes, as at the start of a walk: all zeros."""
     if len(list(module.graph.inputs())) - 1 != len(sizes):
         raise Refusal(
-            f"{path}: takes {len(list(module.graph.inputs())) - 1} inputs, the description "
-            f"makes {len(sizes)}; where one of them is a history that the file does not tell, as "
-            "in forks of legged_gym, give its number of frames: --set frames=..."
+            f"{path}: takes {len(list(module.graph.inputs())) - 1} inputs, but the description "
+            f"makes {len(sizes)}: the files do not tell what the network sees. Say so in a "
+            "policy.yaml of your own: sim2real policy new --help"
         )
     names = {name for name, _ in module.named_buffers()}
     names |= {node.s("name") for node in module.inlined_graph.nodes() if _sets_attribute(node)}
