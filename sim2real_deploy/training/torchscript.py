@@ -84,7 +84,7 @@ def _states(module: Any, sizes: Sequence[int], path: Path) -> dict[str, torch.Te
     """The buffers and attributes that a step changes, as at the start of a walk: all zeros."""
     if len(list(module.graph.inputs())) - 1 != len(sizes):
         raise Refusal(
-            f"{path}: takes {len(list(module.graph.inputs())) - 1} inputs, but the description "
+            f"{path}: takes {len(list(module.graph.inputs())) - 1} inputs, the description "
             f"makes {len(sizes)}: the files do not tell what the network sees. Say so in a "
             "policy.yaml of your own: sim2real policy new --help"
         )
