@@ -471,6 +471,13 @@ def test_a_hot_motor_gets_less_torque_before_it_stops() -> None:
     assert world.decision.verdict.torque_fraction == pytest.approx(0.5)
 
 
+def test_a_motor_that_is_hot_for_a_moment_keeps_its_torque() -> None:
+    world = World()
+    world.run(0.8, state={"temperature": np.full(12, 70, np.int8)})
+    world.run(0.2, state={"temperature": np.full(12, 76, np.int8)})
+    assert world.decision.verdict.torque_fraction == 1.0, "motor_hot waits for half a second"
+
+
 def test_a_file_may_derate_and_sit_at_one_temperature() -> None:
     world = World()
     hot = [replace(e, threshold=80.0) if e.key == "motor_hot" else e for e in EVENTS]
