@@ -20,6 +20,7 @@ from sim2real_deploy.gate.record import (
     sha256_of,
 )
 from sim2real_deploy.gate.scenarios import load_scenarios
+from sim2real_deploy.policy.contract import bundle_folder
 
 pytest.importorskip("rclpy", reason="messages are made by ROS's own classes")
 
@@ -250,3 +251,15 @@ def test_a_walk_that_ended_with_the_recording_counts(policy: Path, tmp_path: Pat
     save_record(policy, record(policy))
     Run(tmp_path / "runs" / "1", sha256(policy), modes=((0, "damping"), (4, "walking"))).write()
     assert launch(policy, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["go2_walk", "go2_rough"])
+def test_the_stored_result_of_a_shipped_policy_still_holds(name: str) -> None:
+    """A change to robot, twin, stage or events voids it: run `sim2real eval NAME --store` again."""
+    record = load_record(bundle_folder(name))
+    scenarios = {scenario.name: scenario for scenario in SCENARIOS}
+    assert [
+        row.scenario
+        for row in record.rows
+        if row.content != scenarios[row.scenario].digest(record.robot)
+    ] == []
