@@ -185,7 +185,7 @@ def _fine_tuned(place: Path, bundle: Bundle, twin: str, name: str, steps: int, s
     from sim2real_deploy.training.trainer import Run, train
 
     base = load_training(CONFIG).model_copy(update={"twin": twin})
-    config = fine_tuning(base, bundle.folder.resolve(), name, steps)
+    config = fine_tuning(base, bundle, name, steps)
 
     def make(folder: Path) -> Mapping[str, Any]:
         checkpoint = train(Run(config, folder / "run", seed))

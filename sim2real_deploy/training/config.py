@@ -9,6 +9,8 @@ from sim2real_deploy import configfile, paths
 from sim2real_deploy.configfile import Strict
 from sim2real_deploy.policy.contract import Range, Term
 
+CLOCK = "gait_phase"  # the observation term that must keep the gait's period
+
 
 class Control(Strict):
     rate_hz: float = Field(gt=0, le=500)
@@ -251,7 +253,24 @@ class TrainingConfig(Strict):
         for name in self.randomisation.noise:
             if name not in terms:
                 raise ValueError(f"randomisation.noise: '{name}' is not an observation term")
+        for term in self.observation:
+            if term.name == CLOCK and term.params.get("period") != self.gait.period:
+                raise ValueError(
+                    f"observation: {CLOCK} has a period of {term.params.get('period')} s,"
+                    f" gait.period is {self.gait.period} s; they must be the same"
+                )
         return self
+
+    def with_clock(self, period: float) -> "TrainingConfig":
+        """The same with another gait period, in the footfalls and in what the policy sees."""
+        observation = tuple(
+            term.model_copy(update={"params": {**term.params, "period": period}})
+            if term.name == CLOCK
+            else term
+            for term in self.observation
+        )
+        gait = self.gait.model_copy(update={"period": period})
+        return self.model_copy(update={"observation": observation, "gait": gait})
 
     def at(self, done: float) -> "TrainingConfig":
         """The config in force when this share of the run is done."""

@@ -17,9 +17,10 @@ from sim2real_deploy.cli import main
 from sim2real_deploy.gate.engines import FIRST, open_robot
 from sim2real_deploy.policy.bundle import load_own_bundle
 from sim2real_deploy.robots import load_robot
-from sim2real_deploy.training.config import load_training
+from sim2real_deploy.training.config import CLOCK, load_training
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.floors import Floor
+from support.places import ROOT
 from support.simulated_run import record_walk
 
 
@@ -77,6 +78,15 @@ def test_a_bag_without_a_walk_is_refused_in_words(
         main()
     assert ended.value.code == 2
     assert "none of the bags holds a walk to compare with" in capsys.readouterr().err
+
+
+def test_fine_tuning_keeps_the_clock_that_the_policy_walks_by() -> None:
+    policy = load_own_bundle(ROOT / "policies" / "go2_walk")
+    walked = next(term for term in policy.contract.observations[0].terms if term.name == CLOCK)
+    config = load_training("go2_walk").with_clock(0.7)
+    tuned = module.fine_tuning(config, policy, "tuned", 10)
+    (seen,) = (term for term in tuned.observation if term.name == CLOCK)
+    assert tuned.gait.period == seen.params["period"] == walked.params["period"] != 0.7
 
 
 @pytest.mark.slow

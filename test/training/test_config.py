@@ -36,6 +36,7 @@ def test_every_shipped_config_loads(path: Path) -> None:
         (["terrain", "kinds", 0, "kind"], "rough", "the first must be flat"),
         (["control", "kp"], -25.0, "control.kp"),
         (["ppo", "gamma"], float("nan"), "ppo.gamma"),
+        (["gait", "period"], 0.6, "gait_phase has a period of 0.52 s, gait.period is 0.6 s"),
     ],
 )
 def test_mistakes_are_refused_by_name(content: Any, keys: list[Any], value: Any, says: str) -> None:

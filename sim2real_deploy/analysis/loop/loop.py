@@ -26,7 +26,7 @@ from sim2real_deploy.identify.verdicts import twin_file
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.policy.contract import bundle_folder
 from sim2real_deploy.robots import RobotSpec
-from sim2real_deploy.training.config import TrainingConfig, load_training
+from sim2real_deploy.training.config import CLOCK, TrainingConfig, load_training
 from sim2real_deploy.training.evidence import as_yaml, ranges_from, with_ranges
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.files import (
@@ -140,7 +140,7 @@ def run_loop(settings: Settings, folder: Path, told: Told) -> Loop:
         lambda place: _randomise(place, settings, learnt, found, before, spec),
     )
     tuning = load_training(randomised.folder / CONFIG)
-    tuning = fine_tuning(tuning, policy.folder.resolve(), settings.name, settings.steps)
+    tuning = fine_tuning(tuning, policy, settings.name, settings.steps)
     finetuned = step(
         "finetune",
         {
@@ -291,11 +291,15 @@ def _completed(
     return file.model_copy(update={"twin": twin, "sources": sources}), [words]
 
 
-def fine_tuning(config: TrainingConfig, policy: Path, name: str, steps: int) -> TrainingConfig:
-    """A policy's training config, changed so that it goes on from the policy."""
+def fine_tuning(config: TrainingConfig, policy: Bundle, name: str, steps: int) -> TrainingConfig:
+    """A policy's training config, changed so that it goes on from the policy, at its own clock."""
+    start = str(policy.folder.resolve())
     network = config.network.model_copy(
-        update={"warm_start": str(policy), "initial_std": FIRST_STD, "final_std": LAST_STD}
+        update={"warm_start": start, "initial_std": FIRST_STD, "final_std": LAST_STD}
     )
+    terms = [term for group in policy.contract.observations for term in group.terms]
+    for clock in (term for term in terms if term.name == CLOCK):
+        config = config.with_clock(float(clock.params["period"]))
     ppo = config.ppo.model_copy(update={"critic_first": CRITIC_FIRST, "actor_rate": ACTOR_RATE})
     width = config.randomisation.width.model_copy(update={"start": WIDTH})
     return config.model_copy(
