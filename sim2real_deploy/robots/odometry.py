@@ -1,7 +1,8 @@
 """Leg odometry from what every robot has: joint encoders, joint torques and an IMU.
 
 A loaded foot stands still on the ground, so the trunk moves relative to it; torques tell which feet
-are loaded. The accelerometer bridges the moments in between.
+are loaded. The accelerometer bridges the moments in between, and those alone: a robot that lies or
+hangs has no velocity here, where integrating would drift.
 
 Upwards, a foot counts later: it sinks in as it lands, before it is loaded, and comes back up while
 it is. Taken at once, every step would lower the trunk by some millimetres. What is left of that is
@@ -21,6 +22,7 @@ LEGS_TRUST_S = 0.03  # time constant with which the legs correct the acceleromet
 SETTLED_S = 0.12  # of load, after which a foot has come to rest in the ground
 SETTLING = 4  # power of the share of that time with which a foot counts upwards before
 SLIPPING = 0.2  # m/s of disagreement with the estimate at which a foot counts for half
+LONGEST_FLIGHT_S = 0.5  # with no foot loaded for longer, it lies or hangs
 LONGEST_STEP_S = 0.1
 _NOWHERE = (0.0, 0.0, 0.0)
 
@@ -45,6 +47,7 @@ class LegOdometry:
         self.velocity: Vector = _NOWHERE  # m/s, in the trunk's frame
         self.loads = [0.0] * len(self._legs)  # N on each foot
         self._loaded_s = [0.0] * len(self._legs)  # for how long each foot has been loaded
+        self._unloaded_s = 0.0  # for how long none has been
         self._ground = Ground(len(self._legs))
 
     @staticmethod
@@ -64,6 +67,9 @@ class LegOdometry:
         free = minus(felt, cross(rate, self.velocity))
         self.velocity = along(self.velocity, elapsed, free)
         feet = self._correct_by_legs(state, rate, (-x, -y, -z), elapsed)
+        self._unloaded_s = 0.0 if any(self._loaded_s) else self._unloaded_s + elapsed
+        if self._unloaded_s > LONGEST_FLIGHT_S:
+            self.velocity = _NOWHERE
         self.position = along(self.position, elapsed, to_world(attitude, self.velocity))
         standing = {number: to_world(attitude, foot) for number, foot in feet.items()}
         self.position = self._ground.correct(self.position, standing, elapsed)

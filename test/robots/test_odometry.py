@@ -54,13 +54,25 @@ def test_a_load_on_the_feet_is_found_in_the_torques():
     np.testing.assert_allclose(odometry.loads, 37.0, rtol=1e-3)
 
 
-def test_without_ground_it_follows_the_accelerometer():
+def in_the_air(seconds: float, forward: float) -> LegOdometry:
     odometry = LegOdometry(SPEC)
-    for k in range(101):
-        push = np.array([2.0, 0, 9.81], np.float32)
+    push = np.array([forward, 0, 9.81], np.float32)
+    for k in range(round(100 * seconds) + 1):
         odometry.update(make_state(SPEC, received_ns=k * 10_000_000, accelerometer=push))
-    np.testing.assert_allclose(odometry.velocity, [2.0, 0, 0], atol=1e-3)
-    np.testing.assert_allclose(odometry.position, [1.0, 0, 0], atol=0.02)
+    return odometry
+
+
+def test_in_flight_it_follows_the_accelerometer():
+    odometry = in_the_air(0.4, 2.0)
+    np.testing.assert_allclose(odometry.velocity, [0.8, 0, 0], atol=1e-3)
+    np.testing.assert_allclose(odometry.position, [0.16, 0, 0], atol=0.01)
+
+
+def test_a_robot_that_lies_or_hangs_has_no_velocity():
+    """Its accelerometer is a little off; for a minute that would be 6 m/s."""
+    odometry = in_the_air(60.0, 0.1)
+    assert odometry.velocity == (0.0, 0.0, 0.0)
+    assert abs(odometry.position[0]) < 0.02
 
 
 @pytest.mark.parametrize(("loaded_s", "low", "high"), [(0.04, -0.02, 0.02), (0.4, -0.11, -0.09)])
