@@ -32,6 +32,7 @@ from sim2real_deploy.policy import c_network, compiled_step
 from sim2real_deploy.policy.compiled_step import CompiledStep
 from sim2real_deploy.robots import geometry
 from sim2real_deploy.runtime import world_clock
+from sim2real_deploy.safety import chain
 from sim2real_deploy.wire import channels, kernels, layout
 from sim2real_deploy.wire import compiled_link as wire
 from sim2real_deploy.wire.compiled_link import CompiledLink
@@ -55,7 +56,7 @@ _VELOCITY, SURPRISE = COLUMNS.index("vx"), COLUMNS.index("surprise")
 MODULES = (
     *(wire, channels, kernels, layout, world_clock, geometry),
     *(compiled_step, c_network, velocity_command),
-    *(limits, limits_reference, supervision, ticks),
+    *(limits, limits_reference, supervision, ticks, chain),
 )
 
 

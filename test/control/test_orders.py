@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim2real_deploy.compiled import AVAILABLE, compiled
+from sim2real_deploy.compiled import AVAILABLE, unlocked
+from sim2real_deploy.control import supervision
 from sim2real_deploy.control.supervision import (
     ANSWERED,
     SOCKET,
@@ -19,6 +20,7 @@ from sim2real_deploy.control.supervision import (
     note_surprise,
     repeats_orders,
 )
+from sim2real_deploy.safety import chain
 from sim2real_deploy.safety.chain import (
     HEARTBEAT_TIMEOUT_NS,
     Answer,
@@ -34,9 +36,10 @@ FIRST = Heartbeat(
     7, 100, 1, 3, NOW_NS - 5_000_000, Stop.NONE, 1.0, True, "all is well", "supervisor", True
 )
 REPORT = Report("walking", "control", 42, 0, False, False, 3, False, False, 0.5, 0.1, 0.0, "indoor")
-hear = compiled(lambda orders, now_ns: repeats_orders(orders, now_ns))
-reply = compiled(lambda orders, tick, age_s: answer(orders, tick, age_s))
-surprised = compiled(lambda orders, surprise: note_surprise(orders, surprise))
+anew = unlocked(supervision.__name__, chain.__name__)  # compiled again when one of them changes
+hear = anew(lambda orders, now_ns: repeats_orders(orders, now_ns))
+reply = anew(lambda orders, tick, age_s: answer(orders, tick, age_s))
+surprised = anew(lambda orders, surprise: note_surprise(orders, surprise))
 
 later = st.builds(
     lambda step, challenge, age_ns: replace(
