@@ -1,5 +1,6 @@
 """A run as tables: one Parquet file or NumPy archive per topic."""
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.bags import Bag
+from sim2real_deploy.bags.cdr import texts
 from sim2real_deploy.bags.recorded import Recorded, Series
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import to_install
@@ -35,7 +37,7 @@ def export(bag: Bag, folder: Path, form: str) -> list[Path]:
             if form == "parquet":
                 _write_parquet(path, columns)
             else:
-                np.savez_compressed(path, allow_pickle=False, **columns)
+                _write_numpy(path, columns)
             written.append(path)
     return written
 
@@ -69,8 +71,16 @@ def _write_parquet(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
 
     table = pyarrow.table(
         {
-            name: pyarrow.array(values.astype(str) if values.dtype.kind == "S" else values)
+            name: pyarrow.array(texts(values) if values.dtype.kind == "S" else values)
             for name, values in columns.items()
         }
     )
     pyarrow.parquet.write_table(table, path, compression="zstd")
+
+
+def _write_numpy(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
+    """As numpy.savez_compressed, which takes no column of the name `file`; /rosout has one."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, values in columns.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, values, allow_pickle=False)

@@ -10,13 +10,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
+from rcl_interfaces.msg import Log
+from rclpy.serialization import serialize_message
 
 from sim2real_deploy.analysis.export import export
 from sim2real_deploy.analysis.plots import POINTS, Line, lines, spans
 from sim2real_deploy.analysis.report import write_report
 from sim2real_deploy.analysis.twin_replay import replay_in_twin
-from sim2real_deploy.bags import Bag
+from sim2real_deploy.bags import Bag, Message, Topic, definitions
 from sim2real_deploy.bags.recorded import Recorded
+from sim2real_deploy.bags.writer import BagWriter
 from sim2real_deploy.cli import main
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.twin.config import Imperfections, Motors
@@ -161,6 +164,20 @@ def test_exports_hold_the_wire_by_joint_name(walk_bag: Path, tmp_path: Path) -> 
         assert len(archive["kp.FR_hip_joint"]) == len(archive["publish_ns"])
     modes = pyarrow.parquet.read_table(tmp_path / "parquet/control__mode.parquet").to_pydict()
     assert "walking" in modes["data"]
+
+
+def test_exports_hold_ros_messages_of_any_text(tmp_path: Path) -> None:
+    log = Log(name="driver", msg="motor at 80 °C", file="driver.py")
+    writer = BagWriter(tmp_path / "bag", {"robot": "go2"})
+    writer.add_topic(Topic("/rosout", *definitions.of_class(Log)))
+    writer.write([Message(1, "/rosout", 1, 0, serialize_message(log))])
+    writer.close()
+    bag = Bag(tmp_path / "bag")
+    (parquet,) = export(bag, tmp_path / "parquet", "parquet")
+    assert pyarrow.parquet.read_table(parquet).to_pydict()["msg"] == [log.msg]
+    (archive,) = export(bag, tmp_path / "numpy", "numpy")
+    with np.load(archive) as columns:
+        assert columns["file"].tolist() == [b"driver.py"]
 
 
 def test_the_twin_follows_a_recording_of_itself(walk_bag: Path) -> None:
