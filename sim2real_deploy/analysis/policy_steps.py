@@ -61,7 +61,8 @@ def recorded_steps(
     loaded = recorded.load((TICKS, *topics))
     if TICKS not in loaded:
         return None
-    series = {topic: _as_published(part) for topic, part in loaded.items()}
+    # A busy machine may receive messages in another order.
+    series = {topic: part.sorted_by(part.publish_ns) for topic, part in loaded.items()}
     ticks = series[TICKS]
     labels, rows = labelled(ticks)
     column = {label: rows[:, index] for index, label in enumerate(labels)}
@@ -98,13 +99,6 @@ def recorded_steps(
         )
     present = (int(numbers[0]), int(numbers[-1]), len(numbers))
     return RecordedSteps(now_ns[used], state_tick[used], tuple(policies), present)
-
-
-def _as_published(series: Series) -> Series:
-    """Sorted by publishing time: a busy machine may receive messages in another order."""
-    order = np.argsort(series.publish_ns, kind="stable")
-    columns = {name: values[order] for name, values in series.columns.items()}
-    return Series(series.log_ns[order], series.publish_ns[order], columns)
 
 
 def _begins(

@@ -37,17 +37,8 @@ def write_report(bag: Bag, path: Path) -> Path:
     held: dict[str, Series] = {}
     start_ns = spans[0][0]
     for number, span in enumerate(spans, 1):
-        recorded = Recorded(bag.within(span))
-        series = recorded.load(TOPICS)
-        for name in HELD:
-            known = [part for part in (held.get(name), series.get(name)) if part is not None]
-            if known:
-                series[name] = joined(known)
-                held[name] = series[name].last(span[1])
         page = path.with_name(f"{path.stem}_{number:02d}{path.suffix}")
-        words = "nothing was recorded"
-        if LOW_STATE in series:
-            words = _write_view(View(recorded, series), bag, page)
+        words = _write_part(bag.within(span), held, page)
         minutes = [(edge - start_ns) / 60e9 for edge in span]
         rows.append((f"{minutes[0]:.0f} to {minutes[1]:.0f} min", page.name, words))
     table = sections.table(("when", "page", "what happened"), rows)
@@ -57,6 +48,21 @@ def write_report(bag: Bag, path: Path) -> Path:
     content = {"duration": seconds, "sections": [whole]}
     write_page(path, bag.path.resolve().name, f"{seconds / 3600:.1f} hours", content)
     return path
+
+
+def _write_part(part: Bag, held: dict[str, Series], path: Path) -> str:
+    """`held`: what HELD's topics said last, before and after. Gives the text of the first section.
+    Nothing else of a part outlives its page."""
+    recorded = Recorded(part)
+    series = recorded.load(TOPICS)
+    for name in HELD:
+        known = [said for said in (held.get(name), series.get(name)) if said is not None]
+        if known:
+            series[name] = joined(known)
+            held[name] = series[name].last(part.span[1])
+    if LOW_STATE not in series:
+        return "nothing was recorded"
+    return _write_view(View(recorded, series), part, path)
 
 
 def _write_view(view: View, bag: Bag, path: Path) -> str:

@@ -305,16 +305,11 @@ def distribution(view: View) -> Section | None:
     std = np.concatenate([np.array(item.std) for item in contract.statistics] or [np.empty(0)])
     if len(mean) != len(names):
         return None
-    scores = (values - mean) / np.maximum(std, 1e-3)
-    rows: list[list[Cell]] = [
-        [
-            name,
-            float(scores[:, index].mean()),
-            float(scores[:, index].std()),
-            100 * float(np.mean(np.abs(scores[:, index]) > 3)),
-        ]
-        for index, name in enumerate(names)
-    ]
+    rows: list[list[Cell]] = []
+    for index, name in enumerate(names):
+        scores = (values[:, index] - mean[index]) / max(std[index], 1e-3)
+        beyond = 100 * float(np.mean(np.abs(scores) > 3))
+        rows.append([name, float(scores.mean()), float(scores.std()), beyond])
     rows.sort(key=lambda row: -abs(float(row[1])) - float(row[3]))
     plots = []
     if view.ticks:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.bags.definitions import SEPARATOR
+from sim2real_deploy.bags.growing import Columns
 from sim2real_deploy.errors import Refusal
 
 HEADER = 4
@@ -31,8 +32,6 @@ _CODES = {
     "float32": "<f4",
     "float64": "<f8",
 }
-
-Columns = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +64,8 @@ class Definition:
             nested = head.removeprefix("MSG:").strip()
             self._types[nested] = _fields(body, nested.split("/")[0])
 
-    def columns(self, messages: Sequence[bytes]) -> Columns:
-        """One array per value, one row per message. Missing values are NaN, 0 or ""."""
-        groups = list(self._groups(messages))
-        if len(groups) == 1:
-            return groups[0][1]
-        merged: Columns = {}
-        for rows, columns in groups:
-            for path, values in columns.items():
-                if path not in merged:
-                    merged[path] = _blank(len(messages), values)
-                elif merged[path].shape[1:] != values.shape[1:] or (
-                    merged[path].dtype.itemsize < values.dtype.itemsize
-                ):
-                    merged[path] = _widened(merged[path], values)
-                target = merged[path]
-                if values.ndim == 2:
-                    target[rows, : values.shape[1]] = values
-                else:
-                    target[rows] = values
-        return merged
-
-    def _groups(self, messages: Sequence[bytes]) -> Iterator[tuple[npt.NDArray[np.intp], Columns]]:
+    def groups(self, messages: Sequence[bytes]) -> Iterator[tuple[npt.NDArray[np.intp], Columns]]:
+        """Messages of one shape at a time: their places, and one array per value."""
         by_size: dict[int, list[int]] = {}
         for row, message in enumerate(messages):
             by_size.setdefault(len(message), []).append(row)
@@ -185,20 +164,3 @@ def _column(
     width = np.dtype(code).itemsize * (1 if count is None else count)
     values = np.ascontiguousarray(table[:, offset : offset + width]).view(code)
     return values[:, 0] if count is None else values
-
-
-def _blank(rows: int, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    blank = np.zeros((rows, *like.shape[1:]), like.dtype)
-    if like.dtype.kind == "f":
-        blank.fill(np.nan)
-    return blank
-
-
-def _widened(column: npt.NDArray[Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Room for the longest string or sequence met so far."""
-    dtype = max(column.dtype, values.dtype, key=lambda dtype: dtype.itemsize)
-    if column.ndim == 1:
-        return column.astype(dtype)
-    wide = _blank(len(column), np.empty((0, max(column.shape[1], values.shape[1])), dtype))
-    wide[:, : column.shape[1]] = column
-    return wide

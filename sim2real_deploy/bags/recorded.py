@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sim2real_deploy.bags import Bag, Message, Topic
-from sim2real_deploy.bags.cdr import Columns, Definition, texts
+from sim2real_deploy.bags.cdr import Definition, texts
+from sim2real_deploy.bags.growing import GrowingColumns
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.topics import LOW_CMD, LOW_STATE
@@ -55,10 +56,18 @@ class Series:
     def __len__(self) -> int:
         return len(self.log_ns)
 
+    def sorted_by(self, times: Nanoseconds) -> "Series":
+        """In the order of these times, one per row."""
+        if (times[1:] >= times[:-1]).all():
+            return self
+        order = np.argsort(times, kind="stable")
+        columns = {name: values[order] for name, values in self.columns.items()}
+        return Series(self.log_ns[order], self.publish_ns[order], columns)
+
     def last(self, now_ns: int) -> "Series":
         """The last row, with its time set to now."""
         now = np.array([now_ns], np.int64)
-        return Series(now, now, {name: values[-1:] for name, values in self.columns.items()})
+        return Series(now, now, {name: values[-1:].copy() for name, values in self.columns.items()})
 
 
 class Recorded:
@@ -72,27 +81,44 @@ class Recorded:
         """The topics of these relative names that are in the bag and hold messages."""
         topics = {name: topic for name in names if (topic := self.bag.find(name)) is not None}
         by_full_name = {topic.name: name for name, topic in topics.items()}
-        collected: dict[str, list[Series]] = {name: [] for name in topics}
-        plain: dict[str, list[Message]] = {name: [] for name in topics if name not in _WIRE}
+        reading = {name: _Reading(self.robot, name, topic) for name, topic in topics.items()}
         for chunk in self.bag.chunks(topics.values()):
             parts: dict[str, list[Message]] = {}
             for message in chunk:
                 parts.setdefault(by_full_name[message.topic], []).append(message)
             for name, messages in parts.items():
-                if name in _WIRE:
-                    collected[name].append(self._wire_series(name, messages))
-                else:
-                    plain[name] += messages
-        for name, messages in plain.items():
-            if messages:
-                collected[name].append(_ros_series(topics[name], messages))
-        return {name: joined(parts) for name, parts in collected.items() if parts}
+                reading[name].add(messages)
+        return {name: topic.series() for name, topic in reading.items() if topic.any()}
 
-    def _wire_series(self, name: str, messages: list[Message]) -> Series:
-        size = _layout(self.robot, name).size
-        good = [message for message in messages if len(message.data) == size]
-        columns = wire_columns(self.robot, name, [message.data for message in good])
-        return Series(*_times(good), columns)
+
+class _Reading:
+    """One topic while its messages come in."""
+
+    def __init__(self, robot: RobotSpec, name: str, topic: Topic) -> None:
+        self._robot, self._name = robot, name
+        wire = name in _WIRE
+        self._size = _layout(robot, name).size if wire else None  # of a whole sample
+        self._definition = None if wire else Definition(topic.type, topic.definition)
+        self._times: list[tuple[Nanoseconds, Nanoseconds]] = []
+        self._columns = GrowingColumns()
+
+    def add(self, messages: list[Message]) -> None:
+        if self._size is not None:
+            messages = [message for message in messages if len(message.data) == self._size]
+        data = [message.data for message in messages]
+        self._times.append(_times(messages))
+        if self._definition is None:
+            columns = wire_columns(self._robot, self._name, data)
+            self._columns.extend(len(data), [(slice(None), columns)])
+        else:
+            self._columns.extend(len(data), self._definition.groups(data))
+
+    def any(self) -> bool:
+        return bool(self._times)
+
+    def series(self) -> Series:
+        log_ns, publish_ns = (np.concatenate(times) for times in zip(*self._times, strict=True))
+        return Series(log_ns, publish_ns, self._columns.done()).sorted_by(log_ns)
 
 
 def wire_columns(
@@ -140,7 +166,7 @@ def labelled(series: Series) -> tuple[tuple[str, ...], npt.NDArray[Any]]:
     if last == 1:  # blocks of different lengths were padded
         per_block = data.shape[1] // len(names)
         used = columns["layout.dim.0.size"][:, None] > np.arange(per_block)[None, :]
-        rows = rows[used.ravel()]
+        rows = rows if used.all() else rows[used.ravel()]
     return names, rows
 
 
@@ -149,14 +175,6 @@ def _times(messages: list[Message]) -> tuple[Nanoseconds, Nanoseconds]:
         np.array([message.log_ns for message in messages], np.int64),
         np.array([message.publish_ns for message in messages], np.int64),
     )
-
-
-def _ros_series(topic: Topic, messages: list[Message]) -> Series:
-    messages.sort(key=lambda message: message.log_ns)
-    columns: Columns = Definition(topic.type, topic.definition).columns(
-        [message.data for message in messages]
-    )
-    return Series(*_times(messages), columns)
 
 
 def joined(parts: list[Series]) -> Series:

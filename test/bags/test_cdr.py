@@ -12,13 +12,22 @@ from sensor_msgs.msg import BatteryState, JointState, Joy
 from std_msgs.msg import Float32MultiArray, Header, MultiArrayDimension, MultiArrayLayout, String
 
 from sim2real_deploy.bags import definitions
-from sim2real_deploy.bags.cdr import Columns, Definition, texts
+from sim2real_deploy.bags.cdr import Definition, texts
+from sim2real_deploy.bags.growing import Columns, GrowingColumns
 from sim2real_deploy.errors import Refusal
 
 
 def columns(*messages: object) -> Columns:
     definition = Definition(*definitions.of_class(type(messages[0])))
-    return definition.columns([serialize_message(message) for message in messages])
+    return table_of(definition, [serialize_message(message) for message in messages], len(messages))
+
+
+def table_of(definition: Definition, messages: list[bytes], at_once: int) -> Columns:
+    table = GrowingColumns()
+    for start in range(0, len(messages), at_once):
+        batch = messages[start : start + at_once]
+        table.extend(len(batch), definition.groups(batch))
+    return table.done()
 
 
 def test_messages_of_one_shape_become_arrays() -> None:
@@ -78,9 +87,12 @@ def test_alignment_of_doubles_after_odd_strings() -> None:
         st.tuples(st.lists(st.floats(width=32, allow_nan=False), max_size=6), st.text(max_size=9)),
         min_size=1,
         max_size=8,
-    )
+    ),
+    st.integers(1, 8),
 )
-def test_whatever_is_serialised_is_read(content: list[tuple[list[float], str]]) -> None:
+def test_whatever_is_serialised_is_read_in_any_batches(
+    content: list[tuple[list[float], str]], at_once: int
+) -> None:
     labels = [label.replace("\0", "").encode("utf-8", "ignore").decode() for _, label in content]
     sent = [
         Float32MultiArray(
@@ -89,7 +101,8 @@ def test_whatever_is_serialised_is_read(content: list[tuple[list[float], str]]) 
         )
         for (data, _), label in zip(content, labels, strict=True)
     ]
-    table = columns(*sent)
+    definition = Definition(*definitions.of_class(Float32MultiArray))
+    table = table_of(definition, [serialize_message(message) for message in sent], at_once)
     assert texts(table["layout.dim.0.label"]) == labels
     assert table["layout.dim.0.size"].tolist() == [len(data) for data, _ in content]
     for row, (data, _) in enumerate(content):
@@ -100,6 +113,6 @@ def test_whatever_is_serialised_is_read(content: list[tuple[list[float], str]]) 
 def test_what_does_not_fit_is_refused() -> None:
     definition = Definition(*definitions.of_class(String))
     with pytest.raises(Refusal, match="does not fit its own definition"):
-        definition.columns([b"\x00\x01\x00\x00\xff\x00\x00\x00abc"])
+        list(definition.groups([b"\x00\x01\x00\x00\xff\x00\x00\x00abc"]))
     with pytest.raises(Refusal, match="not little-endian CDR"):
-        definition.columns([b"\x00\x00\x00\x00\x00\x00\x00\x01a"])
+        list(definition.groups([b"\x00\x00\x00\x00\x00\x00\x00\x01a"]))
