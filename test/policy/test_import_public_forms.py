@@ -11,6 +11,8 @@ import yaml
 from onnx import TensorProto, helper, numpy_helper
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.importers.assemble import import_policy
+from sim2real_deploy.policy.importers.draft import Answers
 from sim2real_deploy.policy.importers.places import find_network
 from sim2real_deploy.robots import load_robot
 from support.import_samples import (
@@ -151,8 +153,132 @@ def test_as_many_joints_as_a_variant_has_are_the_variants(tmp_path: Path) -> Non
 
 
 def test_no_robot_is_guessed_where_only_some_of_its_joints_fit(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="fits no known robot"):
-        bring_in(gym(tmp_path / "in"), tmp_path / "out")
+    file = gym(tmp_path / "in").rename(tmp_path / "in" / "legs.yaml")
+    with pytest.raises(Refusal, match=r"fits no known robot; .*--robot NAME"):
+        bring_in(file, tmp_path / "out")
+
+
+def test_a_yaml_without_a_scene_names_its_robot_by_its_own_name(tmp_path: Path) -> None:
+    imported = bring_in_with_notes(gym(tmp_path / "in"), tmp_path / "out")
+    assert imported.bundle.contract.joints == G1.joint_names[:12]
+    assert any("for g1, after which the file is named" in line for line in imported.assumed)
+
+
+def test_a_model_of_an_unknown_robot_is_told(tmp_path: Path) -> None:
+    """Quadrupeds of one vendor have the same joints: a Go1's file must not pass for a Go2's."""
+    stand = [float(angle) for angle in GO2.stand_pose]
+    changes = {"kps": [25.0] * 12, "kds": [0.5] * 12, "num_obs": 45}
+    scene = "resources/robots/go1/go1.xml"
+    file = gym(tmp_path / "in", xml_path=scene, default_angles=stand, **changes)
+    (tmp_path / "in" / "policy.onnx").write_bytes(network(45, 12))
+    assert any("go1.xml" in line for line in bring_in_with_notes(file, tmp_path / "out").assumed)
+
+
+def isaac_g1(folder: Path, **changes: Any) -> tuple[Path, dict[str, float]]:
+    """All joints of a G1, a network in Isaac's order; and the stiffness of each joint."""
+    kp = {joint.name: 20.0 if "ankle" in joint.name else 40.0 for joint in G1.joints}
+    pose = [float(angle) for angle in G1.stand_pose]
+    content = {"kds": [1.0] * 29, "num_obs": 96, "num_actions": 29, "default_angles": pose}
+    gains = [kp[name] for name in G1.joint_names]
+    file = gym(folder, **{**content, "kps": gains, **changes})
+    (folder / "policy.onnx").write_bytes(network(96, 29))
+    return file, kp
+
+
+def test_values_in_the_models_order_beside_joints_in_the_policys(tmp_path: Path) -> None:
+    """Joints by name in the policy's order, pose likewise, gains in the model's order."""
+    isaac = G1.joint_orders["isaac"]
+    stand = dict(zip(G1.joint_names, G1.stand_pose.tolist(), strict=True))
+    names, angles = list(isaac), [stand[name] for name in isaac]
+    file, kp = isaac_g1(tmp_path / "in", policy_joints=names, default_angles=angles)
+    imported = bring_in_with_notes(file, tmp_path / "out")
+    contract = imported.bundle.contract
+    assert contract.joints == isaac
+    assert contract.default_position == pytest.approx([stand[name] for name in isaac])
+    assert contract.kp == tuple(kp[name] for name in isaac)
+    assert any("kp in the order of the robot's model" in line for line in imported.assumed)
+
+
+def test_a_network_in_isaacs_order_behind_motor_numbers_that_say_nothing(tmp_path: Path) -> None:
+    """Motors 0 to 28, all values in that order, but a script renumbers the actions."""
+    file, kp = isaac_g1(tmp_path / "in", action_joint2motor_idx=list(range(29)))
+    as_told = bring_in_with_notes(file, tmp_path / "out")
+    assert as_told.bundle.contract.joints == G1.joint_names
+    assert "isaac" in as_told.open_orders["joints"]
+    contract = bring_in(file, tmp_path / "isaac", {"joints": "isaac"}).contract
+    stand = dict(zip(G1.joint_names, G1.stand_pose.tolist(), strict=True))
+    assert contract.joints == G1.joint_orders["isaac"]
+    assert contract.kp == tuple(kp[name] for name in contract.joints)
+    assert contract.default_position == pytest.approx([stand[name] for name in contract.joints])
+    assert contract.action.offset == contract.default_position
+
+
+def test_an_order_that_fits_no_robot_gives_way_to_one_that_does(tmp_path: Path) -> None:
+    """No joints told, the pose in Isaac's order: in the model's an ankle would be past its stop."""
+    isaac = G1.joint_orders["isaac"]
+    stand = {**dict.fromkeys(isaac, 0.0), "left_knee_joint": 0.42, "right_knee_joint": 0.42}
+    stand |= {"left_shoulder_pitch_joint": 0.35, "right_shoulder_pitch_joint": 0.35}
+    changes = {"default_angles": [stand[name] for name in isaac], "kps": [40.0] * 29}
+    file, _ = isaac_g1(tmp_path / "in", **changes)
+    imported = bring_in_with_notes(file, tmp_path / "out")
+    contract = imported.bundle.contract
+    assert dict(zip(contract.joints, contract.default_position, strict=True)) == stand
+
+
+def test_fixed_joints_by_another_name_and_stiffer_than_allowed(tmp_path: Path) -> None:
+    rest = list(range(12, 29))
+    file = gym(
+        tmp_path / "in",
+        action_joint2motor_idx=list(range(12)),
+        fixed_joint2motor_idx=rest,
+        fixed_kps=[60.0] * 17,
+        fixed_kds=[2.0] * 17,
+        fixed_target=[0.0] * 17,
+        history_length=1,
+    )
+    imported = bring_in_with_notes(file, tmp_path / "out")
+    held = {item.joint: item.kp for item in imported.bundle.contract.held}
+    assert held["waist_yaw_joint"] == 60.0
+    assert held["left_wrist_pitch_joint"] < 60.0
+    assert any("most stiffness" in line for line in imported.assumed)
+    assert imported.bundle.contract.observations[0].terms[-1].name == "gait_phase"
+
+
+def test_a_pointer_gives_way_to_the_same_network_in_another_form(tmp_path: Path) -> None:
+    """The ONNX file lies in Git LFS, the TorchScript file beside it does not."""
+    folder = tmp_path / "in"
+    write_deploy(folder, deploy_content())
+    exported = next(folder.rglob("policy.onnx"))
+    model = exported.read_bytes()
+    exported.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    with pytest.raises(Refusal, match="is a Git LFS pointer"):
+        bring_in(folder, tmp_path / "out")
+    exported.with_suffix(".pt").write_bytes(b"TorchScript")
+    taken = import_policy(folder, tmp_path / "out", Answers(), lambda path, sizes: model)
+    assert taken.network == exported.with_suffix(".pt")
+
+
+def test_a_velocity_command_under_its_senders_name(tmp_path: Path) -> None:
+    content = deploy_content()
+    terms = content["observations"]
+    content["observations"] = {
+        "api_cmd_vel_commands" if name == "velocity_commands" else name: term
+        for name, term in terms.items()
+    }
+    write_deploy(tmp_path / "in", content)
+    contract = bring_in(tmp_path / "in", tmp_path / "out").contract
+    assert contract.observations[0].terms[2].name == "velocity_command"
+
+
+def test_an_unknown_robot_in_rl_sar_is_told_with_its_file(tmp_path: Path) -> None:
+    source = rl_sar(tmp_path / "in", "go2", GO2.joint_orders["gym"], network(SIZE, JOINTS))
+    config = source / "config.yaml"
+    config.write_text(config.read_text().replace("go2/own", "0315/own"))
+    with pytest.raises(Refusal, match=r"config.yaml: 0315/own: no robot '0315' .*--robot NAME"):
+        bring_in(source, tmp_path / "out")
+    answers = Answers(robot="go2")
+    taken = import_policy(source, tmp_path / "out", answers, lambda path, sizes: b"")
+    assert taken.bundle.contract.robot == "go2"
 
 
 def test_held_joints_keep_at_least_the_robots_own_damping(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from sim2real_deploy.policy import record, save
 from sim2real_deploy.policy.bundle import Bundle, check_against_robot, load_bundle
 from sim2real_deploy.policy.contract import Contract, Group
 from sim2real_deploy.policy.contract import Motion as MotionClaim
-from sim2real_deploy.policy.importers import network, onnx_metadata, read_draft
+from sim2real_deploy.policy.importers import joint_values, network, onnx_metadata, read_draft
 from sim2real_deploy.policy.importers.draft import Answers, Draft, DraftHeldJoint
 from sim2real_deploy.policy.importers.network import Converter, Network
 from sim2real_deploy.policy.importers.robots import all_robots, known_robots
@@ -25,6 +25,7 @@ from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.policy.terms import TERMS, TermInput
 from sim2real_deploy.robots import RobotSpec, load_robot
+from sim2real_deploy.robots.spec import FULL_TORQUE_RAD
 
 GOLDEN_STEPS = 8
 ACTIONS = ("actions", "action")  # an output of that name is the action; else the first one
@@ -71,6 +72,15 @@ def import_policy(
         draft.assumed.append(
             f"held with the robot's own, higher damping: {', '.join(dict.fromkeys(damped))}"
         )
+    softened = [
+        held.joint
+        for held, item in zip(contract.held, draft.held, strict=False)
+        if held.kp < item.kp
+    ]
+    if softened:
+        draft.assumed.append(
+            f"held with the most stiffness that is allowed: {', '.join(dict.fromkeys(softened))}"
+        )
     assumed = tuple(dict.fromkeys(draft.assumed))
     bundle = load_bundle(folder, spec)
     return Imported(bundle, form, draft.network, assumed, draft.open_orders)
@@ -83,6 +93,9 @@ def _first_that_fits(
     try:
         return _assemble(form, draft, name, convert)
     except Refusal as refusal:
+        ordered = _in_another_order(form, draft, name, convert)
+        if ordered is not None:
+            return ordered
         drafted = draft.claims["observations"]
         for observations in [*draft.other_observations, *_frame_and_history(drafted, draft)]:
             draft.claims["observations"] = observations
@@ -91,6 +104,26 @@ def _first_that_fits(
             except Refusal:
                 continue
         raise refusal
+
+
+def _in_another_order(
+    form: str, draft: Draft, name: str, convert: Converter
+) -> tuple[Contract, RobotSpec, bytes] | None:
+    """If the file leaves the joints' order open and the assumed one fits no robot: the first that
+    does."""
+    assumed, *others = draft.open_orders.get("joints", ("",))
+    for order in others if draft.joints == assumed else ():
+        told = replace(draft, joints=order, assumed=list(draft.assumed))
+        told.assumed.append(f"joints in the {order} order: in the assumed one they fit no robot")
+        try:
+            found = _assemble(form, told, name, convert)
+        except Refusal:
+            continue
+        draft.assumed[:] = told.assumed
+        rest = [one for one in (assumed, *others) if one != order]
+        draft.open_orders["joints"] = (order, *rest)
+        return found
+    return None
 
 
 def _frame_and_history(
@@ -168,18 +201,37 @@ def _find_robot(draft: Draft, claims: dict[str, Any]) -> tuple[RobotSpec, Contra
     """The robot that was named, or the only one that the draft fits."""
     if draft.robot is not None:
         return _fit(draft, claims, load_robot(draft.robot))
-    fitting, why_not = [], []
-    for spec in known_robots():
-        try:
-            fitting.append(_fit(draft, claims, spec))
-        except Refusal as refusal:
-            why_not.append(f"  {spec.name}: {refusal}")
+    fitting: list[tuple[RobotSpec, Contract]] = []
+    why_not: list[str] = []
+    named = not isinstance(draft.joints, str) and all(isinstance(j, str) for j in draft.joints)
+    twins = (spec for spec in all_robots() if spec.twin_only)
+    for robots in (known_robots(), twins if named else ()):
+        for spec in robots if not fitting else ():
+            try:
+                fitting.append(_fit(draft, claims, spec))
+            except Refusal as refusal:
+                why_not.append(f"  {spec.name}: {refusal}")
     if len(fitting) == 1:
         return fitting[0]
+    if draft.named_after:
+        try:
+            found = _fit(
+                replace(draft, robot=draft.named_after), claims, load_robot(draft.named_after)
+            )
+        except Refusal as refusal:
+            why_not.append(f"  {draft.named_after}: {refusal}")
+        else:
+            draft.assumed.append(
+                f"that it is for {draft.named_after}, after which the file is named (--robot ...)"
+            )
+            return found
     if fitting:
         names = ", ".join(spec.name for spec, _ in fitting)
         raise Refusal(f"{draft.source}: fits several robots ({names}); name one with --robot")
-    raise Refusal(f"{draft.source}: fits no known robot:\n" + "\n".join(why_not))
+    raise Refusal(
+        f"{draft.source}: fits no known robot; if it moves a part of one, say which: --robot NAME\n"
+        + "\n".join(why_not)
+    )
 
 
 def _fit(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSpec, Contract]:
@@ -194,27 +246,41 @@ def _fit(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSp
     }
     if draft.hold_rest:
         content["held"] += _rest(spec, {*joints, *held}, draft)
+    return spec, _with_values_in_place(content, spec, draft)
+
+
+def _with_values_in_place(content: dict[str, Any], spec: RobotSpec, draft: Draft) -> Contract:
+    """The contract; values that can only be in the model's order of joints are moved."""
+    theirs = _orders(spec).get(draft.values_in, ())
+    moved, fields = joint_values.by_symmetry(content, theirs, spec)
     try:
-        return spec, _checked(content, spec, draft)
+        contract = _checked(moved, spec, draft)
     except Refusal:
-        values = draft.claims["default_position"]
-        if not draft.motor_order or not len(joints) == len(values) == spec.joint_count:
+        if not theirs or "default_position" in fields:
             raise
         try:
-            moved = _checked(_from_motor_order(content, draft, spec), spec, draft)
+            contract = _checked(joint_values.moved(moved, theirs, joint_values.POSE), spec, draft)
         except Refusal:
             pass
         else:
             draft.assumed.append("the default pose in motor order: it fits in no other")
-            return spec, moved
+            return contract
         raise
+    for field in fields:
+        draft.assumed.append(
+            f"{field} in the order of the robot's model: in the policy's, left and right would "
+            "differ"
+        )
+    return contract
 
 
 def _held(name: str, item: DraftHeldJoint, spec: RobotSpec) -> dict[str, Any]:
-    """With at least the robot's own damping: with less, a stiff waist swings while walking."""
-    damping = max((joint.kd for joint in spec.joints if joint.name == name), default=0.0)
-    kd = max(item.kd, damping)
-    return {"joint": name, "position": item.position, "kp": item.kp, "kd": kd}
+    """With at least the robot's own damping: with less, a stiff waist swings while walking. With at
+    most the stiffness that a contract may have."""
+    own = next((joint for joint in spec.joints if joint.name == name), None)
+    kp = item.kp if own is None else min(item.kp, own.torque / FULL_TORQUE_RAD)
+    kd = item.kd if own is None else max(item.kd, own.kd)
+    return {"joint": name, "position": item.position, "kp": kp, "kd": kd}
 
 
 def _rest(spec: RobotSpec, named: set[str], draft: Draft) -> list[dict[str, Any]]:
@@ -234,13 +300,8 @@ def _checked(content: dict[str, Any], spec: RobotSpec, draft: Draft) -> Contract
     return contract
 
 
-def _from_motor_order(content: dict[str, Any], draft: Draft, spec: RobotSpec) -> dict[str, Any]:
-    places = [spec.joint_names.index(name) for name in content["joints"]]
-    moved = {**content, "action": dict(content["action"])}
-    for field in draft.motor_order:
-        part = moved if field in moved else moved["action"]
-        part[field] = [part[field][place] for place in places]
-    return moved
+def _orders(spec: RobotSpec) -> dict[str, tuple[str, ...]]:
+    return {"gym": spec.joint_names, "sdk": spec.joint_names, **spec.joint_orders}
 
 
 def _names(
@@ -250,7 +311,7 @@ def _names(
 
     If the source names the robot, a policy may move only `count` joints: those of the variant of
     the robot that has so many, or the first ones of an order."""
-    orders = {"gym": spec.joint_names, "sdk": spec.joint_names, **spec.joint_orders}
+    orders = _orders(spec)
     if isinstance(joints, str) and joints in ("gym", "sdk") and count:
         return _variant(spec, count) or list(orders[joints][:count])
     if isinstance(joints, str):

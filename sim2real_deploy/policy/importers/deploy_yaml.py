@@ -23,9 +23,8 @@ from sim2real_deploy.policy.importers.draft import (
     velocity_ranges,
 )
 from sim2real_deploy.policy.importers.places import find_network
-from sim2real_deploy.policy.importers.robots import known_robots
+from sim2real_deploy.policy.importers.robots import known_robots, same_on_both_sides
 from sim2real_deploy.policy.importers.vocabulary import extra_command, follows_motion, translate
-from sim2real_deploy.robots import RobotSpec
 
 NAME = "unitree_rl_lab deploy.yaml"
 TERMS = {
@@ -141,19 +140,17 @@ def _by_motor(
     as_policy = dict(zip(order, gains, strict=True))
     of_that_size = [spec for spec in known_robots() if spec.joint_count == len(order)]
     for spec in of_that_size:
-        if not _same_on_both_sides(as_motors, spec) and _same_on_both_sides(as_policy, spec):
+        by_name = [
+            {spec.joint_names[motor]: gain for motor, gain in gains_.items()}
+            for gains_ in (as_motors, as_policy)
+        ]
+        if [same_on_both_sides(named, spec) for named in by_name] == [False, True]:
             assumed.append(
                 f"{where.rpartition(' ')[2]} in the policy's order: as motors, left and right "
                 "would differ"
             )
             return as_policy
     return as_motors
-
-
-def _same_on_both_sides(gains: dict[int, float], spec: RobotSpec) -> bool:
-    """Whether the joints of each pair of legs have the same gains."""
-    legs = [[gains[spec.joint_names.index(n)] for n in leg.joints] for leg in spec.legs.values()]
-    return legs[0::2] == legs[1::2]
 
 
 def _clock_rests(policy: Path) -> bool:

@@ -59,6 +59,7 @@ class Draft:
     joints: Sequence[str | int] | str
     claims: dict[str, Any]  # the contract's fields, in the policy's joint order
     robot: str | None = None  # its name, if the source gives one
+    named_after: str = ""  # the robot in the source's file name: tried if the joints fit none
     held: Sequence[DraftHeldJoint] = ()
     notes: dict[str, str] = field(default_factory=dict)  # for the contract's provenance
     assumed: list[str] = field(default_factory=list)  # what was taken from the project's code
@@ -69,8 +70,10 @@ class Draft:
     other_observations: list[list[dict[str, Any]]] = field(default_factory=list)
     trusted: str = ""  # which one to believe if file and network disagree: "file" or "network"
     motion: "RecordedMotion | None" = None  # that it follows
-    # Per-joint fields that may be in motor order instead of the policy's own.
-    motor_order: tuple[str, ...] = ()
+    # The order in which per-joint values may be instead of the policy's own; empty: they are not.
+    values_in: str = ""
+    # The joints in the order of the network's actions, if its observations have them in another.
+    action_joints: Sequence[str] = ()
 
 
 class Answers:

@@ -22,7 +22,12 @@ from sim2real_deploy.policy.importers.draft import (
     velocity_ranges,
 )
 from sim2real_deploy.policy.importers.places import find_network
-from sim2real_deploy.policy.importers.robots import all_robots, by_pattern, known_robots
+from sim2real_deploy.policy.importers.robots import (
+    all_robots,
+    by_pattern,
+    known_robots,
+    robot_called,
+)
 from sim2real_deploy.policy.importers.vocabulary import translate
 from sim2real_deploy.robots import RobotSpec
 
@@ -165,7 +170,7 @@ def _robot(env: _Env, file: Path, answers: Answers, assumed: list[str]) -> Robot
     """The robot whose model was simulated; where its name tells none, the one that fits: each
     pattern of the start pose matches at least one joint."""
     model = _model(env.scene.robot.spawn)
-    named = answers.robot or _robot_called(model)
+    named = answers.robot or robot_called(model, FOLDERS_OF_A_MODEL)
     why_not: list[str] = []
     fitting = _fitting(env, known_robots(named), why_not)
     if not fitting and not named:
@@ -199,17 +204,6 @@ def _model(spawn: Any) -> Path:
     told = spawn if isinstance(spawn, dict) else {}
     path = told.get("usd_path") or told.get("asset_path")
     return Path(path if isinstance(path, str) else "")
-
-
-def _robot_called(model: Path) -> str:
-    """The robot that a model's file is named after, or else one of the folders around it."""
-    names = sorted((spec.name for spec in all_robots()), key=len, reverse=True)
-    for part in list(reversed(model.parts))[:FOLDERS_OF_A_MODEL]:
-        words = re.sub(r"[^a-z0-9]+", "_", f" {part.lower()} ")
-        for name in names:
-            if f"_{name}_" in words:
-                return name
-    return ""
 
 
 def _joints(action: _Action, spec: RobotSpec, assumed: list[str], where: str) -> tuple[str, ...]:

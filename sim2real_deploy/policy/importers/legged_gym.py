@@ -24,7 +24,7 @@ from sim2real_deploy.policy.importers.draft import (
     spread,
 )
 from sim2real_deploy.policy.importers.places import find_network
-from sim2real_deploy.policy.importers.robots import all_robots
+from sim2real_deploy.policy.importers.robots import all_robots, robot_called
 from sim2real_deploy.policy.importers.vocabulary import TERM_ORDERS, term_order
 
 NAME = "legged_gym deploy yaml"
@@ -41,10 +41,17 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "joints": (
         "leg_joint2motor_idx",
         "joint2motor_idx",
+        "action_joint2motor_idx",
         "joint_ids_map",
+        "policy_joint_names",
+        "policy_joints",
         "model_joint_names",
         "joint_names",
     ),
+    "arm_waist_joint2motor_idx": ("arm_waist_joint2motor_idx", "fixed_joint2motor_idx"),
+    "arm_waist_kps": ("arm_waist_kps", "fixed_kps"),
+    "arm_waist_kds": ("arm_waist_kds", "fixed_kds"),
+    "arm_waist_target": ("arm_waist_target", "fixed_target"),
     "model_joints": ("mapping_joints",),
     "lin_vel_scale": ("lin_vel_scale", "obs_scales_lin_vel"),
     "ang_vel_scale": ("ang_vel_scale", "obs_scales_ang_vel"),
@@ -93,6 +100,11 @@ class _Gym(Foreign):
         return next((len(values) for values in lists if isinstance(values, tuple) and values), 0)
 
     @property
+    def names_joints(self) -> bool:
+        """Whether joints are told by name: then the robot is the one that has them."""
+        return any(isinstance(joint, str) for joint in self.joints)
+
+    @property
     def rate_hz(self) -> float | None:
         if self.control_dt is not None:
             return 1 / self.control_dt
@@ -123,6 +135,9 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     if not joints and gym.model_joints:
         joints = [f"gym.{place}" for place in gym.model_joints]
         assumed.append("mapping_joints refers to the joints of Unitree's MuJoCo models")
+    if joints == tuple(range(count)):
+        # Also where the deploy script renumbers them once more: walking tells.
+        joints = answers.order("joints", (joints, "isaac"), orders)
     if not joints:
         joints = answers.order("joints", ("gym", "sdk", "isaac"), orders)
         if "joints" in orders:
@@ -143,7 +158,8 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         source=file,
         network=found,
         joints=joints,
-        robot=_robot(gym.xml_path),
+        robot=_robot(gym, assumed),
+        named_after=robot_called(Path(file.stem)),
         held=_held(gym, file),
         hold_rest=isinstance(joints, str),
         claims={
@@ -165,14 +181,24 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         other_observations=others,
         open_orders=orders,
         assumed=assumed,
-        motor_order=("default_position", "offset"),
+        values_in="sdk" if _numbered(joints) else "gym",
     )
 
 
-def _robot(xml_path: str) -> str | None:
+def _robot(gym: _Gym, assumed: list[str]) -> str | None:
     """The robot whose model the file simulates, if we know it."""
-    folders = {re.sub(r"_(description|mjcf|\d+dof)$", "", part) for part in Path(xml_path).parts}
-    return next((spec.name for spec in all_robots() if spec.name in folders), None)
+    folders = {
+        re.sub(r"_(description|mjcf|\d+dof)$", "", part) for part in Path(gym.xml_path).parts
+    }
+    named = next((spec.name for spec in all_robots() if spec.name in folders), None)
+    named = named or robot_called(Path(gym.xml_path), parts=2) or None
+    if named is None and gym.xml_path and not gym.names_joints:
+        assumed.append(f"the robot: '{gym.xml_path}' is of none that is known here (--robot ...)")
+    return named
+
+
+def _numbered(joints: Sequence[str | int] | str) -> bool:
+    return not isinstance(joints, str) and all(isinstance(joint, int) for joint in joints)
 
 
 def _in_policy_order(values: list[float], gym: _Gym, file: Path) -> list[float]:
@@ -208,7 +234,9 @@ def _observations(
     The size of a frame and the number of frames come from the file or the network."""
     plain = 9 + 3 * gym.num_actions
     seen = _input_size(found) or gym.stacked or gym.num_obs
-    frame = gym.frame or (gym.num_obs if gym.frames is None else None) or plain
+    # With a history, num_obs may be the size of all frames together.
+    one = gym.frames in (None, 1) or gym.num_obs in (plain, plain + 2, plain + 3)
+    frame = gym.frame or (gym.num_obs if one else None) or plain
     if seen is not None and seen % frame and seen % plain == 0:
         frame = plain
     frames = answers.optional("frames", gym.frames)

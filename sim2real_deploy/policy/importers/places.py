@@ -95,22 +95,34 @@ def find_network(file: Path, given: Path | None, named: str = "") -> Path:
         if not given.is_file():
             raise Refusal(f"--network {given}: there is no such file")
         return checked(given)
+    return checked(_or_its_twin(_network_of(file, named)))
+
+
+def _or_its_twin(path: Path) -> Path:
+    """`path`; where only its Git LFS pointer is there, the network in another form beside it."""
+    if not _is_pointer(path):
+        return path
+    others = [path.with_suffix(suffix) for suffix in NETWORKS]
+    return next((one for one in others if one.is_file() and not _is_pointer(one)), path)
+
+
+def _network_of(file: Path, named: str) -> Path:
     if named:
         for path in _endings(file, named):
             if path.is_file():
-                return checked(path)
+                return path
     by_stem: dict[str, Path] = {}
     # The same network as ONNX and as TorchScript counts once.
     for path in networks(file.absolute().parent) if named else _near(file):
         if path.stem not in by_stem or path.suffix == ".onnx":
             by_stem[path.stem] = path
     if len(by_stem) == 1:
-        return checked(next(iter(by_stem.values())))
+        return next(iter(by_stem.values()))
     if "policy" in by_stem and not named:
-        return checked(by_stem["policy"])
+        return by_stem["policy"]
     above = list(by_stem.values()) or _above(file)
     if len(above) == 1 and not named:
-        return checked(above[0])
+        return above[0]
     if named:
         hint = f"; there are: {_listed(file, above)}" if above else ""
         raise Refusal(
@@ -148,18 +160,21 @@ def _above(file: Path) -> list[Path]:
 
 def checked(path: Path) -> Path:
     """`path`, unless it is only a Git LFS pointer."""
-    try:
-        with path.open("rb") as file:
-            begin = file.read(len(_LFS_POINTER))
-    except OSError as error:
-        raise Refusal(f"{path}: cannot be read: {error.strerror}") from None
-    if begin == _LFS_POINTER:
+    if _is_pointer(path):
         raise Refusal(
             f"{path}: is a Git LFS pointer, not the file itself; fetch it with: git lfs pull"
         )
-    if not begin:
+    if not path.stat().st_size:
         raise Refusal(f"{path}: is empty")
     return path
+
+
+def _is_pointer(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_LFS_POINTER)) == _LFS_POINTER
+    except OSError as error:
+        raise Refusal(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _endings(file: Path, named: str) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from sim2real_deploy.policy.importers import foreign_yaml
 from sim2real_deploy.policy.importers.draft import Answers, Draft, Foreign, Numbers, spread
 from sim2real_deploy.policy.importers.motions import STANDS_STILL, beside
 from sim2real_deploy.policy.importers.places import find_network
-from sim2real_deploy.policy.importers.robots import all_robots
+from sim2real_deploy.policy.importers.robots import all_robots, robot_called
 from sim2real_deploy.policy.importers.vocabulary import follows_motion, translate
 
 NAME = "rl_sar config.yaml"
@@ -131,7 +131,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             "observations": [group],
             "command_ranges": ranges,
         },
-        robot=_robot(title),
+        robot=_robot(title, file, answers),
         hold_rest=True,
         # rl_sar plays one frame in each step. One of 60 Hz then comes too slowly: gangnam_style
         # falls in the twin, and does not at the rate in its file's name.
@@ -145,12 +145,21 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     )
 
 
-def _robot(title: str) -> str | None:
+def _robot(title: str, file: Path, answers: Answers) -> str | None:
     """The robot in a title such as `g1_23/robomimic`; a variant with fewer motors is the full robot
     with the rest held."""
-    named = title.split("/")[0] if "/" in title else None
-    known = [spec.name for spec in all_robots()] if named else []
-    return next((name for name in known if f"{named}_".startswith(f"{name}_")), named)
+    if "/" not in title or answers.robot:
+        return None
+    named = title.split("/")[0]
+    known = [spec.name for spec in all_robots()]
+    found = next((name for name in known if f"{named}_".startswith(f"{name}_")), "")
+    found = found or robot_called(Path(named))
+    if not found:
+        raise Refusal(
+            f"{file}: {title}: no robot '{named}' is known here, only {', '.join(known)}; if it is "
+            "one of these, say which: --robot NAME"
+        )
+    return found
 
 
 def _joints(config: _Config, base_file: Path | None, file: Path) -> list[str] | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sim2real_deploy import paths
@@ -24,6 +25,26 @@ def known_robots(named: str = "") -> Iterator[RobotSpec]:
         yield load_robot(named)
     else:
         yield from (spec for spec in all_robots() if not spec.twin_only)
+
+
+def robot_called(path: Path, parts: int = 1) -> str:
+    """The robot that a file is named after, or else one of the folders around it; empty if none.
+
+    `parts` is how many names are looked at, the file's own first."""
+    names = sorted((spec.name for spec in all_robots()), key=len, reverse=True)
+    for part in list(reversed(path.parts))[:parts]:
+        words = re.sub(r"[^a-z0-9]+", "_", f" {part.lower()} ")
+        for name in names:
+            if f"_{name}_" in words:
+                return name
+    return ""
+
+
+def same_on_both_sides(values: Mapping[str, float], spec: RobotSpec) -> bool:
+    """Whether the joints of each pair of legs have the same values, by joint name; mirrored joints
+    have opposite signs."""
+    legs = [[abs(values.get(name, 0.0)) for name in leg.joints] for leg in spec.legs.values()]
+    return legs[0::2] == legs[1::2]
 
 
 def by_pattern(values: Any, joints: Sequence[str], where: str) -> list[float]:

@@ -3,6 +3,7 @@
 `NAMES` holds names with the same meaning in every project; a format's own table takes precedence.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -37,6 +38,8 @@ NAMES: Mapping[str, str] = {
     "motion_joint_vel": "motion_joint_vel",
     "motion_anchor_ori_b": "motion_anchor_ori_b",
 }
+# A velocity command under whatever name its sender adds: joystick_velocity_commands, api_cmd_vel.
+_VELOCITY = re.compile(r"(?:^|_)(?:velocity_commands?|cmd_vel)(?:_|$)")
 # Each project's order of the usual terms, for files that do not contain it. In our names.
 _GYRO, _GRAVITY, _COMMAND = "base_ang_vel", "projected_gravity", "velocity_command"
 _JOINTS = ("joint_pos_rel", "joint_vel", "last_action")
@@ -56,6 +59,8 @@ def follows_motion(terms: Iterable[Mapping[str, Any]]) -> bool:
 def translate(name: str, special: Mapping[str, str], where: str) -> str:
     """Our name for another project's observation term."""
     ours = special.get(name, NAMES.get(name))
+    if ours is None and _VELOCITY.search(name):
+        return "velocity_command"
     if ours is None:
         if name == "motion_anchor_pos_b":
             raise Refusal(
