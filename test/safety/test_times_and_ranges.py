@@ -18,7 +18,7 @@ from sim2real_deploy.safety.supervisor import Change, Supervisor
 from sim2real_deploy.safety.thermal import HeatPredictor
 from sim2real_deploy.safety.watch import Watch
 from sim2real_deploy.wire.link import LinkCounters
-from support.safety_world import DAMPING, GO2, MS, healthy_inputs, healthy_state
+from support.safety_world import DAMPING, GO2, MS, WALKING, healthy_inputs, healthy_state
 
 EVENTS = load_events(GO2, "indoor")
 S = 1_000_000_000
@@ -164,7 +164,8 @@ def test_a_supervisor_that_observes_nothing_lets_nothing_start() -> None:
 
 def test_where_nothing_is_said_nobody_holds_a_button_and_no_fall_is_excused() -> None:
     supervisor = Supervisor(GO2, EVENTS)
-    assert supervisor.update(healthy_inputs(0), 0).verdict == CLEAR
+    of_a_stage = replace(WALKING, stage="indoor")
+    assert supervisor.update(healthy_inputs(0, report=of_a_stage), 0).verdict == CLEAR
     for now_ns in range(MS, S, 10 * MS):
         assert supervisor.update(healthy_inputs(now_ns), now_ns).verdict.stop is Stop.NONE
     on_its_side = floats(math.sqrt(0.5), math.sqrt(0.5), 0, 0)
