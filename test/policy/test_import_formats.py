@@ -337,6 +337,24 @@ def test_isaac_lab_descriptors(tmp_path: Path) -> None:
     assert contract.kp == tuple(25.0 + GO2.joint_names.index(name) for name in ISAAC)
 
 
+def test_isaac_lab_descriptors_with_actions_in_another_order(tmp_path: Path) -> None:
+    """And with a scale by joint, which is written once for each environment."""
+    source = isaac_lab(tmp_path / "in")
+    file = source / "IO_descriptors.yaml"
+    content = yaml.safe_load(file.read_text())
+    acts = list(GO2.joint_names)
+    scale = [0.2 + 0.01 * i for i in range(JOINTS)]
+    content["actions"][0] |= {"joint_names": acts, "scale": [scale, scale], "offset": pose(acts)}
+    file.write_text(yaml.safe_dump(content))
+    imported = bring_in_with_notes(source, tmp_path / "out")
+    contract = imported.bundle.contract
+    assert list(contract.joints) == ISAAC
+    assert contract.action.offset == tuple(pose(ISAAC))
+    assert contract.action.scale == tuple(scale[acts.index(name)] for name in ISAAC)
+    assert any("renumbered" in line for line in imported.assumed)
+    assert any("commands of up to" in line for line in imported.assumed)
+
+
 def test_isaac_lab_asks_for_gains_of_explicit_actuators(tmp_path: Path) -> None:
     source = isaac_lab(tmp_path / "in", default_joint_stiffness=[0.0] * JOINTS)
     with pytest.raises(Refusal, match="--set kp"):

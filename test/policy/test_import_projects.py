@@ -8,7 +8,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import yaml
 from onnx import helper
@@ -308,10 +310,35 @@ def test_isaac_lab_by_the_env_yaml_of_its_run(tmp_path: Path) -> None:
 
 def test_isaac_lab_with_joints_one_by_one_keeps_their_order(tmp_path: Path) -> None:
     content = env_yaml()
-    content["actions"]["joint_pos"] |= {"joint_names": SDK, "preserve_order": True}
+    in_order = {"joint_names": SDK, "preserve_order": True}
+    content["actions"]["joint_pos"] |= in_order
+    for name in ("joint_pos", "joint_vel"):
+        content["observations"]["policy"][name]["params"] = {"asset_cfg": in_order}
     dump(tmp_path / "run" / "params" / "env.yaml", content)
     put_network(tmp_path / "run" / "exported" / "policy.onnx", SIZE + 3)
     assert list(bring_in(tmp_path / "run", tmp_path / "out").contract.joints) == SDK
+
+
+def test_isaac_lab_with_actions_in_an_order_of_their_own(tmp_path: Path) -> None:
+    """What it sees is in Isaac's order, what it did and does in another: renumbered."""
+    content = env_yaml()
+    content["actions"]["joint_pos"] |= {"joint_names": SDK, "preserve_order": True}
+    dump(tmp_path / "run" / "params" / "env.yaml", content)
+    own = tmp_path / "run" / "exported" / "policy.onnx"
+    put_network(own, SIZE + 3)
+    bundle = bring_in(tmp_path / "run", tmp_path / "out")
+    assert list(bundle.contract.joints) == ISAAC
+    policy = bundle.open()
+    values = np.linspace(-1.0, 1.0, SIZE + 3, dtype=np.float32)
+    did = dict(zip(ISAAC, values[-JOINTS:], strict=True))
+    done = [did[joint] for joint in SDK]
+    theirs = np.array([[*values[:-JOINTS], *done]], np.float32)
+    session = onnxruntime.InferenceSession(own)
+    (expected,) = session.run(None, {session.get_inputs()[0].name: theirs})
+    policy.session.inputs[bundle.contract.observations[0].input][:] = values
+    policy.session.run()
+    by_joint = dict(zip(SDK, expected[0], strict=True))
+    assert policy.action.tolist() == pytest.approx([by_joint[joint] for joint in ISAAC])
 
 
 def test_isaac_lab_with_half_a_velocity_command_is_refused_by_name(tmp_path: Path) -> None:

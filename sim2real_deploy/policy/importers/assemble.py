@@ -17,7 +17,13 @@ from sim2real_deploy.policy import record, save
 from sim2real_deploy.policy.bundle import Bundle, check_against_robot, load_bundle
 from sim2real_deploy.policy.contract import Contract, Group
 from sim2real_deploy.policy.contract import Motion as MotionClaim
-from sim2real_deploy.policy.importers import joint_values, network, onnx_metadata, read_draft
+from sim2real_deploy.policy.importers import (
+    action_order,
+    joint_values,
+    network,
+    onnx_metadata,
+    read_draft,
+)
 from sim2real_deploy.policy.importers.draft import Answers, Draft, DraftHeldJoint
 from sim2real_deploy.policy.importers.network import Converter, Network
 from sim2real_deploy.policy.importers.robots import all_robots, known_robots
@@ -179,7 +185,7 @@ def _assemble(
         draft.assumed.append(ODOMETRY_WARNING)
     net = network.load(draft.network, sizes, convert)
     contract = contract.model_copy(update=_ports(contract, net, draft.network))
-    model = net.model
+    model = _renumbered(net.model, contract, spec, draft)
     if draft.motion is not None:
         anchor, motion = draft.motion.frames(contract, spec)
         claim = MotionClaim(anchor=anchor, frames=len(motion.q), source=draft.motion.source)
@@ -203,6 +209,7 @@ def _find_robot(draft: Draft, claims: dict[str, Any]) -> tuple[RobotSpec, Contra
         return _fit(draft, claims, load_robot(draft.robot))
     fitting: list[tuple[RobotSpec, Contract]] = []
     why_not: list[str] = []
+    of_its_joints: list[Refusal] = []  # by robots that have all of its joints
     named = not isinstance(draft.joints, str) and all(isinstance(j, str) for j in draft.joints)
     twins = (spec for spec in all_robots() if spec.twin_only)
     for robots in (known_robots(), twins if named else ()):
@@ -211,6 +218,8 @@ def _find_robot(draft: Draft, claims: dict[str, Any]) -> tuple[RobotSpec, Contra
                 fitting.append(_fit(draft, claims, spec))
             except Refusal as refusal:
                 why_not.append(f"  {spec.name}: {refusal}")
+                if named and set(draft.joints) <= set(spec.joint_names):
+                    of_its_joints.append(refusal)
     if len(fitting) == 1:
         return fitting[0]
     if draft.named_after:
@@ -228,6 +237,8 @@ def _find_robot(draft: Draft, claims: dict[str, Any]) -> tuple[RobotSpec, Contra
     if fitting:
         names = ", ".join(spec.name for spec, _ in fitting)
         raise Refusal(f"{draft.source}: fits several robots ({names}); name one with --robot")
+    if len(of_its_joints) == 1:
+        raise of_its_joints[0]
     raise Refusal(
         f"{draft.source}: fits no known robot; if it moves a part of one, say which: --robot NAME\n"
         + "\n".join(why_not)
@@ -351,9 +362,29 @@ def _sees_odometry(contract: Contract) -> bool:
     return any(TERMS[term.name].odometry for group in contract.observations for term in group.terms)
 
 
+def _renumbered(model: bytes, contract: Contract, spec: RobotSpec, draft: Draft) -> bytes:
+    """The network with its actions in the order of its observations."""
+    own = tuple(draft.action_joints)
+    if not own or own == contract.joints:
+        return model
+    where = f"{draft.source}: observations"
+    if len(contract.observations) != 1 or sorted(own) != sorted(contract.joints):
+        raise Refusal(f"{where}: the actions' order of joints cannot be brought into theirs")
+    (group,) = contract.observations
+    labels = _observation(group, contract, spec, where).labels
+    draft.assumed.append("actions and observations differ in their order of joints: renumbered")
+    return action_order.renumber(
+        model, group.input, labels, contract.action.output, contract.joints, own, draft.network
+    )
+
+
 def _size(group: Group, contract: Contract, spec: RobotSpec, where: str) -> int:
+    return len(_observation(group, contract, spec, where).labels)
+
+
+def _observation(group: Group, contract: Contract, spec: RobotSpec, where: str) -> Observation:
     nothing = TermInput.nothing(contract.default_position, len(spec.legs))
-    return len(Observation(group, nothing, contract.joints, where).labels)
+    return Observation(group, nothing, contract.joints, where)
 
 
 def _ports(contract: Contract, net: Network, where: Path) -> dict[str, Any]:

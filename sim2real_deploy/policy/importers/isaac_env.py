@@ -1,11 +1,11 @@
 """Isaac Lab: params/env.yaml, which every training run writes, with exported/policy.onnx.
 
 It contains everything but the joint order, which is Isaac's own, breadth first (`isaac` in the
-robot's file), unless the action lists its joints and preserves their order.
+robot's file), unless actions or observations list the joints and preserve their order.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ TERMS = {
     "gait_phase": "gait_phase",
     "phase": "gait_phase",
 }
+OF_JOINTS = {"joint_pos_rel", "joint_pos", "joint_vel"}
 FOLDERS_OF_A_MODEL = 3  # .../Unitree/Go2/go2.usd: the names that may be a robot's
 GROUP_SETTINGS = {
     "concatenate_terms",
@@ -120,8 +121,10 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         raise Refusal(f"{file}: actions.{name}: only a JointPositionAction can be run")
     assumed: list[str] = []
     spec = _robot(env, file, answers, assumed)
-    joints = _joints(action, spec, assumed, f"{file}: actions.{name}")
-    terms, flat = _terms(env, spec, joints, file)
+    acts = _joints(action, spec, f"{file}: actions.{name}")
+    terms, flat, joints = _terms(env, spec, acts, file)
+    if acts == spec.joint_orders.get("isaac"):
+        assumed.append("joints in Isaac's order")
     default = _start_pose(env, joints, f"{file}: joint_pos")
     scale = by_pattern(action.scale, joints, f"{file}: actions.{name}.scale")
     offset = default
@@ -137,6 +140,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         source=file,
         network=find_network(file, answers.network),
         joints=joints,
+        action_joints=acts,
         robot=spec.name,
         claims={
             "rate_hz": 1 / (env.sim.dt * env.decimation),
@@ -206,28 +210,41 @@ def _model(spawn: Any) -> Path:
     return Path(path if isinstance(path, str) else "")
 
 
-def _joints(action: _Action, spec: RobotSpec, assumed: list[str], where: str) -> tuple[str, ...]:
-    if action.preserve_order and set(action.joint_names) == set(spec.joint_names):
-        return action.joint_names
-    if "isaac" not in spec.joint_orders:
+def _joints(action: _Action, spec: RobotSpec, where: str) -> tuple[str, ...]:
+    """The joints in the order of the actions."""
+    joints = _selected(action.joint_names, action.preserve_order, spec)
+    if joints is None:
         raise Refusal(f"{where}: config/robots/{spec.name}.yaml has no joint order 'isaac'")
-    joints = spec.joint_orders["isaac"]
-    moved = [
-        joint for joint in joints if any(re.fullmatch(name, joint) for name in action.joint_names)
-    ]
-    if len(moved) != len(joints):
+    if len(joints) != spec.joint_count:
         raise Refusal(f"{where}.joint_names: only all joints together can be run")
-    assumed.append("joints in Isaac's order")
     return joints
 
 
+def _selected(
+    patterns: Sequence[str], preserve_order: bool, spec: RobotSpec
+) -> tuple[str, ...] | None:
+    """The joints that match, in Isaac's order or, if it is preserved, that of the patterns; None
+    where Isaac's order is needed and not known."""
+    if preserve_order and set(patterns) <= set(spec.joint_names):
+        return tuple(patterns)
+    isaac = spec.joint_orders.get("isaac")
+    if isaac is None:
+        return None
+    by_pattern = [[name for name in isaac if re.fullmatch(one, name)] for one in patterns]
+    if preserve_order:
+        return tuple(dict.fromkeys(name for names in by_pattern for name in names))
+    return tuple(name for name in isaac if any(name in names for names in by_pattern))
+
+
 def _terms(
-    env: _Env, spec: RobotSpec, joints: tuple[str, ...], file: Path
-) -> tuple[list[dict[str, Any]], bool]:
+    env: _Env, spec: RobotSpec, acts: tuple[str, ...], file: Path
+) -> tuple[list[dict[str, Any]], bool, tuple[str, ...]]:
+    """The observations, whether one is a height scan, and in which order they have the joints."""
     told = env.observations.policy
     if told.get("concatenate_terms") is False:
         raise Refusal(f"{file}: observations.policy.concatenate_terms: only true can be run")
     rows = []
+    joints: tuple[str, ...] | None = None
     for name, value in told.items():
         if name in GROUP_SETTINGS or not isinstance(value, dict):
             continue
@@ -237,11 +254,15 @@ def _terms(
             raise Refusal(f"{where}.modifiers: cannot be run")
         function = re.split(r"[.:]", term.func)[-1]
         params = term.params or {}
-        _whole_robot(params.get("asset_cfg"), joints, where)
         row: dict[str, Any] = {
             "name": translate(function, TERMS, where),
             "history": told.get("history_length") or term.history_length or 1,
         }
+        order = _whole_robot(params.get("asset_cfg"), spec, acts, where)
+        if row["name"] in OF_JOINTS:
+            if joints is not None and order != joints:
+                raise Refusal(f"{where}: has another order of joints than the observations before")
+            joints = order
         if term.clip is not None:
             row["clip"] = term.clip
         if term.scale is not None:
@@ -251,19 +272,23 @@ def _terms(
         if row["name"] == "height_scan":
             row["params"] = _scan(env, spec, params, where)
         rows.append(row)
-    return rows, any(row["name"] == "height_scan" for row in rows)
+    return rows, any(row["name"] == "height_scan" for row in rows), joints or acts
 
 
-def _whole_robot(selected: Any, joints: tuple[str, ...], where: str) -> None:
-    names = selected.get("joint_names") if isinstance(selected, dict) else None
-    if names is None:
-        return
-    listed = [names] if isinstance(names, str) else list(names)
-    if selected.get("preserve_order") and listed == list(joints):
-        return
-    if all(any(re.fullmatch(name, joint) for name in listed) for joint in joints):
-        return
-    raise Refusal(f"{where}.params.asset_cfg.joint_names: only all joints can be run")
+def _whole_robot(
+    chosen: Any, spec: RobotSpec, acts: tuple[str, ...], where: str
+) -> tuple[str, ...]:
+    """The order in which an observation has the joints; refused unless it has all of them."""
+    told = chosen if isinstance(chosen, dict) else {}
+    names = told.get("joint_names")
+    listed = [".*"] if names is None else [names] if isinstance(names, str) else list(names)
+    preserved = names is not None and bool(told.get("preserve_order"))
+    joints = _selected(listed, preserved, spec)
+    if joints is None:
+        joints = acts
+    if len(joints) != spec.joint_count:
+        raise Refusal(f"{where}.params.asset_cfg.joint_names: only all joints can be run")
+    return joints
 
 
 def _scan(env: _Env, spec: RobotSpec, params: dict[str, Any], where: str) -> dict[str, Any]:

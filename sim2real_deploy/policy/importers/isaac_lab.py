@@ -1,17 +1,17 @@
 """Isaac Lab: IO_descriptors.yaml, which its training scripts write on request.
 
-It has zeros for the gains of explicit actuators, and no command ranges: these are asked for.
+It has zeros for the gains of explicit actuators: these are asked for. It has no command ranges: the
+usual ones are assumed.
 """
 
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.importers.draft import (
-    RANGES_HINT,
     Answers,
     Draft,
     Foreign,
@@ -49,6 +49,13 @@ class _Action(Foreign):
     offset: Numbers = 0.0
     clip: tuple[Range, ...] | None = None
 
+    @field_validator("scale", "offset", mode="before")
+    @classmethod
+    def _of_one_environment(cls, values: Any) -> Any:
+        """Values by joint are written once for each environment of the run."""
+        rows = isinstance(values, list) and values and all(isinstance(row, list) for row in values)
+        return values[0] if rows and all(row == values[0] for row in values) else values
+
 
 class _Articulation(Foreign):
     joint_names: tuple[str, ...]
@@ -82,24 +89,33 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     terms = told.observations.get("policy")
     if body is None or not terms:
         raise Refusal(f"{file}: articulations.robot and observations.policy must be there")
-    joints = action.joint_names
-    if sorted(joints) != sorted(body.joint_names):
-        raise Refusal(f"{file}: actions.0.joint_names: not all joints of the robot: {list(joints)}")
+    acts = action.joint_names
+    if sorted(acts) != sorted(body.joint_names):
+        raise Refusal(f"{file}: actions.0.joint_names: not all joints of the robot: {list(acts)}")
+    # The order of its observations, which may differ from that of its actions.
+    joints = next((term.joint_names for term in terms if term.joint_names), acts)
+    if sorted(joints) != sorted(acts):
+        joints = acts
     rows = [_row(term, joints, f"{file}: observations.policy.{i}") for i, term in enumerate(terms)]
     network = find_network(file, answers.network)
-    wanted = {"command_ranges": RANGES_HINT}
+    assumed: list[str] = []
+    wanted = {}
     if not any(body.default_joint_stiffness):
         wanted["kp"] = "stiffness in Nm/rad: one number, or one per joint in the policy's order"
         wanted["kd"] = "damping in Nms/rad, likewise"
-    given = answers.require(file, wanted)
+    given = answers.require(file, wanted) if wanted else {}
     where = f"{file}: actions.0"
-    scale = spread(action.scale, len(joints), f"{where}.scale")
-    offset = spread(action.offset, len(joints), f"{where}.offset")
+    scale = spread(action.scale, len(acts), f"{where}.scale")
+    offset = spread(action.offset, len(acts), f"{where}.offset")
     clip = None if action.clip is None else action_clip(action.clip, scale, offset, where)
+    places = [acts.index(name) for name in joints]
+    scale, offset = [scale[place] for place in places], [offset[place] for place in places]
+    clip = clip and [clip[place] for place in places]
     return Draft(
         source=file,
         network=network,
         joints=joints,
+        action_joints=acts,
         claims={
             "rate_hz": 1 / told.scene.dt,
             "default_position": _by_name(body, body.default_joint_pos, joints),
@@ -107,9 +123,10 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             "kd": _gains(given.get("kd"), body.default_joint_damping, body, joints, "kd"),
             "action": {"scale": scale, "offset": offset, "clip": clip, "observed": "raw"},
             "observations": [{"input": "", "terms": rows}],
-            "command_ranges": given["command_ranges"],
+            "command_ranges": answers.ranges(assumed),
         },
-        notes={"asked": ", ".join(sorted(wanted))},
+        notes={"asked": ", ".join(sorted(wanted))} if wanted else {},
+        assumed=assumed,
     )
 
 
@@ -117,7 +134,7 @@ def _row(term: _Term, joints: tuple[str, ...], where: str) -> dict[str, Any]:
     if term.extras.get("modifiers"):
         raise Refusal(f"{where}.extras.modifiers: cannot be run")
     if term.joint_names is not None and term.joint_names != joints:
-        raise Refusal(f"{where}.joint_names: only all joints in the action's order can be run")
+        raise Refusal(f"{where}.joint_names: only all joints in one order can be run")
     special = term.overloads
     if special.history_length and not special.flatten_history_dim:
         raise Refusal(f"{where}.overloads.flatten_history_dim: only flat history can be run")

@@ -20,6 +20,8 @@ _FOLDERS = (
     "networks",
     "onnx",
     "pre_train",
+    "pretrain",
+    "pretrained",
     "weights",
     "checkpoint",
     "checkpoints",
