@@ -20,6 +20,13 @@ class Setting(Strict):
     time_s: float | None = None
     reaction: Reaction | None = None
 
+    @field_validator("threshold", "time_s", mode="before")
+    @classmethod
+    def _not_blank(cls, value: Any) -> Any:
+        if value is None:
+            raise ValueError("has no value; take the key out to keep the table's")
+        return value
+
     @field_validator("reaction", mode="before")
     @classmethod
     def _by_name(cls, value: Any) -> Any:

@@ -147,6 +147,8 @@ def test_a_stage_is_set_over_the_robot_and_the_robot_over_the_table(tmp_path: Pa
             "stages.indoor.fal: there is no such event; there are: adapt",
         ),
         ("{fall: {threshold: .nan}}", "finite"),
+        ("{fall: {threshold: }}", "stages.indoor.fall.threshold: has no value"),
+        ("{fall: {time_s: null}}", "stages.indoor.fall.time_s: has no value"),
     ],
 )
 def test_a_file_that_goes_too_far_is_refused(tmp_path: Path, setting: str, words: str) -> None:
