@@ -22,12 +22,14 @@ from sim2real_deploy.wire.libddsc import (
 )
 from sim2real_deploy.wire.link import Writer
 
-# A killed program counts as another writer until its lease expires.
+# A killed program counts as another writer until its lease expires. With more than one receive
+# thread, the default of Cyclone 0.10, closing hangs once the interface has lost its address.
 _CONFIG = """<CycloneDDS><Domain Id="any">
 <General><Interfaces>
 <NetworkInterface name="{interface}" multicast="default"/>
 </Interfaces></General>
 <Discovery><LeaseDuration>2s</LeaseDuration>{discovery}</Discovery>
+<Internal><MultipleReceiveThreads>false</MultipleReceiveThreads></Internal>
 </Domain></CycloneDDS>"""
 # A loopback interface usually has no multicast, and each process takes a port of the domain. ROS
 # nodes on the same domain id take such ports, too, and Cyclone 0.10 has only ten of them otherwise.

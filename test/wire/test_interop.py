@@ -4,6 +4,7 @@ Needs root, `ip`, a C compiler and Debian's cyclonedds-dev (0.10.2): apt-get ins
 cyclonedds-tools gcc iproute2. Skipped, saying which, where one is missing.
 """
 
+import ctypes.util
 import json
 import os
 import subprocess
@@ -13,10 +14,20 @@ from typing import Any
 
 import pytest
 
+from sim2real_deploy.wire.libddsc import LIBRARY_VARIABLE, find_library
+from support.interop import run
 from support.places import SUPPORT
 
 STATES = 2500  # 5 s at 500 Hz
 DOMAIN = 0  # the robot's: the networks are our own
+OPEN_AND_CLOSE = f"""
+from sim2real_deploy.robots import load_robot
+from sim2real_deploy.wire.dds_link import DdsLink
+link = DdsLink(load_robot("go2"), "eth0", {DOMAIN})
+print("open", flush=True)
+input()
+link.close()
+"""
 
 
 def exchange(peer: Path, networks: tuple[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -70,3 +81,27 @@ def test_states_and_commands_pass_with_a_robots_cyclone(
     assert counters["received"] == heard["commands"] == counters["sent"] == STATES
     assert counters["lost"] == heard["gaps"] == 0
     assert got["last"] == STATES
+
+
+@pytest.mark.parametrize("robots_own", [True, False])
+def test_a_link_closes_though_its_interface_has_lost_its_address(
+    peer: Path, networks: tuple[str, str], robots_own: bool
+) -> None:
+    """`peer`: only where it can be built, the robot's own version is here."""
+    ours = networks[1]
+    library = ctypes.util.find_library("ddsc") if robots_own else find_library()
+    with subprocess.Popen(
+        ["ip", "netns", "exec", ours, sys.executable, "-c", OPEN_AND_CLOSE],
+        env={**os.environ, LIBRARY_VARIABLE: str(library)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as link:
+        assert link.stdout is not None
+        try:
+            assert link.stdout.readline() == "open\n"
+            run("ip", "-n", ours, "address", "flush", "dev", "eth0")
+            link.communicate("close\n", timeout=30)
+        finally:
+            link.kill()
+    assert link.returncode == 0
