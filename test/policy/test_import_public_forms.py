@@ -14,6 +14,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.importers.assemble import import_policy
 from sim2real_deploy.policy.importers.draft import Answers
 from sim2real_deploy.policy.importers.places import find_network
+from sim2real_deploy.policy.importers.robots import by_pattern
 from sim2real_deploy.robots import load_robot
 from support.import_samples import (
     GO2,
@@ -501,3 +502,45 @@ def test_a_history_that_a_gym_file_does_not_tell_is_told(tmp_path: Path) -> None
     }
     with pytest.raises(Refusal, match="--set frames: must be the number of frames"):
         bring_in(file, tmp_path / "other", {"frames": "five"})
+
+
+@pytest.mark.parametrize("motor", [-1, 10**30])
+def test_a_motor_that_no_robot_has_is_refused(motor: int, tmp_path: Path) -> None:
+    content = deploy_content()
+    content["joint_ids_map"][0] = motor
+    write_deploy(tmp_path / "in", content)
+    with pytest.raises(Refusal, match=f"joint_ids_map: there is no motor {motor}"):
+        bring_in(tmp_path / "in", tmp_path / "out")
+
+
+def test_command_ranges_of_another_form_are_none(tmp_path: Path) -> None:
+    content = deploy_content(commands={"base_velocity": {"ranges": 1.0}})
+    write_deploy(tmp_path / "in", content)
+    imported = bring_in_with_notes(tmp_path / "in", tmp_path / "out")
+    assert any("commands of up to" in line for line in imported.assumed)
+
+
+def test_an_empty_joint_mapping_is_refused(tmp_path: Path) -> None:
+    gym_order, model = GO2.joint_orders["gym"], network(SIZE, JOINTS)
+    source = rl_sar(tmp_path / "in", "go2", gym_order, model, joint_mapping=[])
+    with pytest.raises(Refusal, match="joint_mapping: must name joints"):
+        bring_in(source, tmp_path / "out")
+
+
+def test_nothing_is_said_of_robots_that_do_not_fit(tmp_path: Path) -> None:
+    """A Go2's file without a robot is tried as a G1's, too, whose arms would then be held."""
+    stand = [float(angle) for angle in GO2.stand_pose]
+    changes = {"kps": [25.0] * 12, "kds": [0.5] * 12, "num_obs": 45, "default_angles": stand}
+    file = gym(tmp_path / "in", **changes).rename(tmp_path / "in" / "walk.yaml")
+    (tmp_path / "in" / "policy.onnx").write_bytes(network(45, 12))
+    imported = bring_in_with_notes(file, tmp_path / "out")
+    assert imported.bundle.contract.robot == "go2"
+    assert not any("held" in line for line in imported.assumed)
+
+
+@pytest.mark.parametrize("pattern", ["*_joint", "["])
+def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
+    with pytest.raises(Refusal, match=r"kp: .* is no pattern"):
+        by_pattern({pattern: 25.0}, ["FL_hip_joint"], "kp")
+    with pytest.raises(Refusal, match="a number was expected"):
+        by_pattern({".*": "stiff"}, ["FL_hip_joint"], "kp")

@@ -246,6 +246,16 @@ def _find_robot(draft: Draft, claims: dict[str, Any]) -> tuple[RobotSpec, Contra
 
 
 def _fit(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSpec, Contract]:
+    """The contract for this robot. What is assumed for it is noted only if it fits."""
+    noted = list(draft.assumed)
+    try:
+        return _fitted(draft, claims, spec)
+    except Refusal:
+        draft.assumed[:] = noted
+        raise
+
+
+def _fitted(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSpec, Contract]:
     count = len(draft.claims["default_position"]) if draft.robot else 0
     joints = _names(draft.joints, spec, draft.source, count)
     held = _names([held.joint for held in draft.held], spec, draft.source)

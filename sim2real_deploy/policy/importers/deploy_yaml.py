@@ -33,6 +33,7 @@ TERMS = {
     "gait_phase": "gait_phase",
     "gait_phase_my": "gait_phase",
 }
+MOST_MOTORS = 100  # of any robot
 STANDING_STILL = 0.1  # m/s: below it unitree_rl_mjlab's clock is zero
 
 
@@ -80,6 +81,9 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
     count = len(order)
     if len(set(order)) != count:
         raise Refusal(f"{file}: joint_ids_map: names a motor more than once")
+    beyond = [motor for motor in order if not 0 <= motor < MOST_MOTORS]
+    if beyond:
+        raise Refusal(f"{file}: joint_ids_map: there is no motor {beyond[0]}")
     action = deploy.actions.JointPositionAction
     _all_joints(action.joint_ids, count, f"{file}: actions.JointPositionAction.joint_ids")
     where = f"{file}: actions.JointPositionAction"

@@ -173,7 +173,9 @@ def velocity_ranges(commands: Mapping[str, Any] | None, where: str) -> dict[str,
     found = [
         configfile.parse(value["ranges"], _VelocityRanges, f"{where}.{name}.ranges")
         for name, value in (commands or {}).items()
-        if isinstance(value, dict) and "lin_vel_x" in (value.get("ranges") or {})
+        if isinstance(value, dict)
+        and isinstance(value.get("ranges"), dict)
+        and "lin_vel_x" in value["ranges"]
     ]
     if len(found) != 1:
         return None

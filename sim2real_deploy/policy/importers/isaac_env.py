@@ -26,6 +26,7 @@ from sim2real_deploy.policy.importers.robots import (
     all_robots,
     by_pattern,
     known_robots,
+    matching_joints,
     robot_called,
 )
 from sim2real_deploy.policy.importers.vocabulary import translate
@@ -159,7 +160,8 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
 def _start_pose(env: _Env, joints: tuple[str, ...], where: str) -> list[float]:
     """Joints that the start pose does not name start at zero, as in Isaac Lab."""
     told = env.scene.robot.init_state.joint_pos
-    rest = [name for name in joints if not any(re.fullmatch(key, name) for key in told)]
+    named = {name for key in told for name in matching_joints(key, joints, where)}
+    rest = [name for name in joints if name not in named]
     return by_pattern({**told, **{re.escape(name): 0.0 for name in rest}}, joints, where)
 
 
@@ -212,7 +214,7 @@ def _model(spawn: Any) -> Path:
 
 def _joints(action: _Action, spec: RobotSpec, where: str) -> tuple[str, ...]:
     """The joints in the order of the actions."""
-    joints = _selected(action.joint_names, action.preserve_order, spec)
+    joints = _selected(action.joint_names, action.preserve_order, spec, where)
     if joints is None:
         raise Refusal(f"{where}: config/robots/{spec.name}.yaml has no joint order 'isaac'")
     if len(joints) != spec.joint_count:
@@ -221,7 +223,7 @@ def _joints(action: _Action, spec: RobotSpec, where: str) -> tuple[str, ...]:
 
 
 def _selected(
-    patterns: Sequence[str], preserve_order: bool, spec: RobotSpec
+    patterns: Sequence[str], preserve_order: bool, spec: RobotSpec, where: str
 ) -> tuple[str, ...] | None:
     """The joints that match, in Isaac's order or, if it is preserved, that of the patterns; None
     where Isaac's order is needed and not known."""
@@ -230,10 +232,10 @@ def _selected(
     isaac = spec.joint_orders.get("isaac")
     if isaac is None:
         return None
-    by_pattern = [[name for name in isaac if re.fullmatch(one, name)] for one in patterns]
+    chosen = [name for one in patterns for name in matching_joints(one, isaac, where)]
     if preserve_order:
-        return tuple(dict.fromkeys(name for names in by_pattern for name in names))
-    return tuple(name for name in isaac if any(name in names for names in by_pattern))
+        return tuple(dict.fromkeys(chosen))
+    return tuple(name for name in isaac if name in chosen)
 
 
 def _terms(
@@ -281,9 +283,9 @@ def _whole_robot(
     """The order in which an observation has the joints; refused unless it has all of them."""
     told = chosen if isinstance(chosen, dict) else {}
     names = told.get("joint_names")
-    listed = [".*"] if names is None else [names] if isinstance(names, str) else list(names)
+    listed = [".*"] if names is None else names if isinstance(names, list) else [names]
     preserved = names is not None and bool(told.get("preserve_order"))
-    joints = _selected(listed, preserved, spec)
+    joints = _selected([str(name) for name in listed], preserved, spec, where)
     if joints is None:
         joints = acts
     if len(joints) != spec.joint_count:
@@ -315,7 +317,7 @@ def _gains(env: _Env, joints: tuple[str, ...], field: str, file: Path) -> list[f
         driven = [
             joint
             for joint in joints
-            if any(re.fullmatch(pattern, joint) for pattern in actuator.joint_names_expr)
+            if any(matching_joints(one, [joint], where) for one in actuator.joint_names_expr)
         ]
         values = by_pattern(getattr(actuator, field), driven, where)
         found |= dict(zip(driven, values, strict=True))

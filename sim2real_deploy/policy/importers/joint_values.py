@@ -23,7 +23,7 @@ def by_symmetry(
     for field in FIELDS if theirs else ():
         joints, values = content["joints"], _values(content, field)
         order = [name for name in theirs if name in joints]
-        if len(values) != len(joints) or len(order) != len(joints):
+        if len(values) != len(joints) or sorted(order) != sorted(joints):
             continue
         as_told, as_theirs = (
             same_on_both_sides(dict(zip(names, values, strict=True)), spec)
@@ -39,7 +39,9 @@ def moved(content: Mapping[str, Any], theirs: Sequence[str], field: str) -> dict
     """The content with one field's values brought from the order `theirs` into the policy's; where
     the actions are relative to the pose, it moves with them."""
     order = [name for name in theirs if name in content["joints"]]
-    places = [order.index(name) for name in content["joints"]] if order else []
+    if sorted(order) != sorted(content["joints"]):
+        return dict(content)
+    places = [order.index(name) for name in content["joints"]]
     changed: dict[str, Any] = {**content, "action": dict(content["action"])}
     action = changed["action"]
     own = [part for part in (changed, action) if field in part]

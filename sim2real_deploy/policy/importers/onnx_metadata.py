@@ -5,7 +5,6 @@ The metadata has no rate, no scales, no history and no command ranges. mjlab's o
 the network's input. The env.yaml of the training run (mjlab_env.py) says all of it.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from sim2real_deploy.policy.importers.draft import (
     Range,
     spread,
 )
-from sim2real_deploy.policy.importers.robots import known_robots
+from sim2real_deploy.policy.importers.robots import known_robots, matching_joints
 from sim2real_deploy.policy.importers.vocabulary import extra_command, translate
 
 NAME = "mjlab ONNX metadata"
@@ -149,7 +148,8 @@ def _step_input(file: Path, group: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _moved_joints(every: list[str], run: Run | None) -> list[str]:
     patterns = (".*",) if run is None else run.moved
-    return [name for name in every if any(re.fullmatch(pattern, name) for pattern in patterns)]
+    where = "env.yaml: actions"
+    return [name for name in every if any(matching_joints(one, [name], where) for one in patterns)]
 
 
 def _held(

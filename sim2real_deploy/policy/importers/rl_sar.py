@@ -171,7 +171,11 @@ def _joints(config: _Config, base_file: Path | None, file: Path) -> list[str] | 
     if names is None or config.joint_mapping is None:
         return list(names) if names else None
     places = set(config.joint_mapping)
-    if len(places) != len(config.joint_mapping) or not places <= set(range(len(names))):
+    if (
+        not places
+        or len(places) != len(config.joint_mapping)
+        or not places <= set(range(len(names)))
+    ):
         raise Refusal(
             f"{file}: joint_mapping: must name joints of {base_file or file}, 0 to "
             f"{len(names) - 1}, each at most once"

@@ -47,6 +47,14 @@ def same_on_both_sides(values: Mapping[str, float], spec: RobotSpec) -> bool:
     return legs[0::2] == legs[1::2]
 
 
+def matching_joints(pattern: str, joints: Sequence[str], where: str) -> list[str]:
+    """The joints whose names match a regular expression."""
+    try:
+        return [joint for joint in joints if re.fullmatch(pattern, joint)]
+    except re.error as error:
+        raise Refusal(f"{where}: '{pattern}' is no pattern: {error}") from None
+
+
 def by_pattern(values: Any, joints: Sequence[str], where: str) -> list[float]:
     """One number per joint: the same for all, or by regular expressions of joint names."""
     if isinstance(values, int | float) and not isinstance(values, bool):
@@ -55,9 +63,11 @@ def by_pattern(values: Any, joints: Sequence[str], where: str) -> list[float]:
         raise Refusal(f"{where}: a number, or numbers by joint name, was expected, not {values!r}")
     found: dict[str, float] = {}
     for pattern, value in values.items():
-        matching = [joint for joint in joints if re.fullmatch(str(pattern), joint)]
+        matching = matching_joints(str(pattern), joints, where)
         if not matching:
             raise Refusal(f"{where}.{pattern}: matches no joint")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Refusal(f"{where}.{pattern}: a number was expected, not {value!r}")
         found |= dict.fromkeys(matching, float(value))
     missing = [joint for joint in joints if joint not in found]
     if missing:
