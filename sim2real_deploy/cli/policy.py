@@ -83,7 +83,8 @@ def import_(
     unitree_rl_lab, unitree_rl_mjlab (deploy.yaml), Isaac Lab (params/env.yaml): nothing; where
     deploy.yaml and the network's metadata disagree, trust (network or file).
 
-    Isaac Lab (IO_descriptors.yaml): command_ranges; kp, kd of explicit actuators.
+    Isaac Lab (IO_descriptors.yaml): kp, kd of explicit actuators; command_ranges, the usual ones
+    unless given.
 
     mjlab (ONNX metadata): rate_hz, scales, command_ranges, gait_period; mjlab's own unless given.
 

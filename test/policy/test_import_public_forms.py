@@ -544,3 +544,13 @@ def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
         by_pattern({pattern: 25.0}, ["FL_hip_joint"], "kp")
     with pytest.raises(Refusal, match="a number was expected"):
         by_pattern({".*": "stiff"}, ["FL_hip_joint"], "kp")
+
+
+def test_models_of_actuators_are_no_policies(tmp_path: Path) -> None:
+    """legged_gym and its forks carry some in resources/actuator_nets."""
+    for place in ("resources/actuator_nets/unitree_go1.pt", "exported/one.pt", "exported/two.pt"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_bytes(b"TorchScript")
+    with pytest.raises(Refusal, match=r"one\.pt") as refused:
+        bring_in(tmp_path, tmp_path.with_name("out"))
+    assert "actuator_nets" not in str(refused.value)
