@@ -88,6 +88,10 @@ def test_names_that_control_and_stages_use_arrive_whole() -> None:
     assert replace(ANSWER, report=longer).pack() == replace(ANSWER, report=report).pack()
 
 
+def test_before_the_first_heartbeat_there_is_none_to_repeat() -> None:
+    assert ControlSide().datagram == b""
+
+
 def test_both_messages_say_which_they_are_and_of_which_form() -> None:
     """A program of another version must not be understood by halves."""
     assert BEAT.pack()[:4] == b"HRT2"

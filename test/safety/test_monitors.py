@@ -880,6 +880,7 @@ def test_the_target_of_a_joint_without_stiffness_counts_for_nothing() -> None:
     assert limp["command_excess_rad"].value == limp["tracking_error_rad"].value == 0.0
     soft = healthy_inputs(0, command=command(q=far, kp=1.0))
     assert value(CommandEnvelope(GO2), "tracking_error_rad", soft) == pytest.approx(4.0)
+    assert value(CommandEnvelope(GO2), "command_excess_rad", soft) > 0.5
 
 
 def test_a_fast_stream_shows_as_the_share_that_is_too_much() -> None:

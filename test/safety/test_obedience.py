@@ -102,3 +102,13 @@ def test_control_that_has_moved_nothing_owes_nothing_from_the_first_look_on() ->
     idle = seen(DAMPING, command_age_s=9.0)
     readings = Obedience().measure(idle, Stop.ESTOP, 0, None, 100 * MS)
     assert readings["disobedience"] == Reading(0.0)
+
+
+def test_what_control_moved_before_it_came_to_rest_it_owes_nothing_for() -> None:
+    watch = Obedience()
+    watch.measure(seen(WALKS), Stop.NONE, 0, None, 0)
+    idle = seen(DAMPING, command_age_s=9.0)
+    watch.measure(idle, Stop.NONE, 0, None, 9_000 * MS)
+    watch.measure(idle, Stop.ESTOP, 9_002 * MS, None, 9_002 * MS)
+    readings = watch.measure(idle, Stop.ESTOP, 9_002 * MS, None, 9_100 * MS)
+    assert readings["disobedience"] == Reading(0.0)

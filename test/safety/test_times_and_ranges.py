@@ -44,14 +44,21 @@ def test_a_robot_that_may_recover_lies_after_two_seconds_of_damping() -> None:
     assert reading(posture, "fallen_rad", 2 * S + 1, **rests) == 0
 
 
-def test_gravity_is_averaged_over_three_tenths_of_a_second() -> None:
+def test_a_robot_that_may_recover_is_not_excused_at_the_first_look() -> None:
+    on_its_side = healthy_state(9 * S, quaternion=floats(math.sqrt(0.5), math.sqrt(0.5), 0, 0))
+    rests = {"state": on_its_side, "report": DAMPING, "command_damping": True}
+    assert reading(PostureMonitor(may_recover=True), "fallen_rad", 9 * S, **rests) > 1.5
+
+
+@pytest.mark.parametrize("sideways", [(9.81, 0.0, 0.0), (0.0, 9.81, 0.0)])
+def test_gravity_is_averaged_over_three_tenths_of_a_second(sideways: tuple[float, ...]) -> None:
     posture = PostureMonitor()
-    sideways = {"accelerometer": floats(9.81, 0, 0)}
-    reading(posture, "gravity_error_rad", 0)
-    half_way = healthy_state(150 * MS, **sideways)
-    assert reading(posture, "gravity_error_rad", 150 * MS, state=half_way) == pytest.approx(
-        math.pi / 4
-    )
+    errors = []
+    for step in range(3):
+        now_ns = 9 * S + step * 150 * MS
+        state = healthy_state(now_ns, accelerometer=floats(*sideways))
+        errors.append(reading(posture, "gravity_error_rad", now_ns, state=state))
+    assert errors == pytest.approx([0.0, math.pi / 4, math.atan2(3, 1)])
 
 
 def test_a_look_counts_for_10_ms_of_the_robots_silence_at_most() -> None:
@@ -105,6 +112,13 @@ def test_sixteen_rises_are_remembered() -> None:
     left = [rises(count).time_left_s(80.0, 600.0) for count in (15, 16, 17, 18)]
     assert left[1] == left[2] == left[3]
     assert left[0] != left[1]
+
+
+def test_all_rises_but_the_first_reading_count() -> None:
+    motor = HeatPredictor()
+    for now_s, temperature in ((0, 40), (10, 41), (40, 42), (60, 43), (80, 44)):
+        motor.update(temperature, now_s)
+    assert motor.time_left_s(80.0, 80.0) == pytest.approx(36 * 70 / 3)  # 3 degrees in 70 s
 
 
 def test_an_event_stays_for_half_a_second() -> None:

@@ -75,6 +75,14 @@ def test_while_it_holds_the_reading_is_that_of_the_cause() -> None:
     assert watch.reading == BAD
 
 
+def test_while_a_cause_stays_the_newest_reading_is_told() -> None:
+    watch = Watch(FALL)
+    feed(watch, BAD, 0.1)
+    watch.update(Reading(1.2), STEP_S)
+    assert watch.active
+    assert watch.reading == Reading(1.2)
+
+
 def test_a_cause_that_stays_never_goes() -> None:
     watch = Watch(replace(FALL, time_s=0.0))
     watch.update(BAD, STEP_S)
