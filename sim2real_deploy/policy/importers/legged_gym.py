@@ -255,9 +255,11 @@ def _observations(
     if frames == 1:
         return alone, []
     newest = answers.order("newest", ("first", "last") if him else ("last", "first"), orders)
-    assumed.append(f"in the history, the newest comes {newest} (--set newest=first or last)")
-    assumed.append("history frame by frame (--set layout=by_term: each term's history together)")
+    if "newest" in orders:
+        assumed.append(f"in the history, the newest comes {newest} (--set newest=first or last)")
     layout = answers.order("layout", ("by_frame", "by_term"), orders)
+    if "layout" in orders:
+        assumed.append("history frame by frame (--set layout=by_term: each term's together)")
     stacked = {
         "input": "",
         "terms": [{**term, "history": frames} for term in terms],
