@@ -341,6 +341,16 @@ def test_isaac_lab_with_actions_in_an_order_of_their_own(tmp_path: Path) -> None
     assert policy.action.tolist() == pytest.approx([by_joint[joint] for joint in ISAAC])
 
 
+def test_isaac_lab_with_a_model_of_fewer_joints_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    content = env_yaml()
+    driven = content["scene"]["robot"]["actuators"]["base_legs"]
+    driven["joint_names_expr"] = [".*_hip_joint", ".*_thigh_joint"]
+    dump(tmp_path / "run" / "params" / "env.yaml", content)
+    put_network(tmp_path / "run" / "exported" / "policy.onnx", SIZE + 3)
+    with pytest.raises(Refusal, match=r"none for .*_calf_joint.*deploy\.yaml.*policy new"):
+        bring_in(tmp_path / "run", tmp_path / "out")
+
+
 def test_isaac_lab_with_half_a_velocity_command_is_refused_by_name(tmp_path: Path) -> None:
     content = env_yaml()
     del content["commands"]["base_velocity"]["ranges"]["lin_vel_y"]

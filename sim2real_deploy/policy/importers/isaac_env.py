@@ -323,7 +323,11 @@ def _gains(env: _Env, joints: tuple[str, ...], field: str, file: Path) -> list[f
         found |= dict(zip(driven, values, strict=True))
     missing = [joint for joint in joints if joint not in found]
     if missing:
-        raise Refusal(f"{file}: scene.robot.actuators: none for {', '.join(missing)}")
+        raise Refusal(
+            f"{file}: scene.robot.actuators: none for {', '.join(missing)}: its model has other "
+            "joints. Import the run's deploy.yaml if it has one, or describe the policy: sim2real "
+            "policy new"
+        )
     return [found[joint] for joint in joints]
 
 
