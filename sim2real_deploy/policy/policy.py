@@ -90,7 +90,7 @@ class Policy:
         # Kept, because asking an array for its memory in every step takes longer than using it.
         self._action_memory, self._target_memory = self.action.data, self.target.data
         self._steps = 0
-        self._gait_period_s = _gait_period(contract)
+        self.gait_period_s = _gait_period(contract)
         self._outside: tuple[Numbers, int] | None = None  # a velocity, and the step it came in
         self._scanned = False  # a height scan came since the last reset
         self._scan_step = 0  # in which it came, or of the reset
@@ -132,7 +132,7 @@ class Policy:
 
     def keep_time(self, other: "Policy") -> None:
         """After `reset`: start the gait clock at the phase of another policy's."""
-        own, theirs = self._gait_period_s, other._gait_period_s
+        own, theirs = self.gait_period_s, other.gait_period_s
         if own and theirs:
             phase = other._steps / other.contract.rate_hz / theirs
             self._steps = self._scan_step = round(phase * own * self.contract.rate_hz)

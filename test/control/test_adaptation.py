@@ -21,7 +21,7 @@ from sim2real_deploy.control.adaptation.reference import Link, load_reference
 from sim2real_deploy.control.adaptation.strength import StrengthEstimator, learn, plain_learn
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.gate.drive import Drive
+from sim2real_deploy.gate.drive import Drive, heading_velocity
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.robots.odometry import LegOdometry, legs_of
@@ -275,6 +275,26 @@ def test_a_walking_twin_shows_weak_motors_and_what_it_carries():
     assert adaptation.gain[CALF] == pytest.approx(GAIN_HIGH, abs=0.02)
     assert 0.3 < np.abs(adaptation.torque).max() <= BOUND.max()
     assert adaptation.load.payload_kg < PAYLOAD_BOUND_KG
+
+
+def test_the_trunks_velocity_is_that_of_feet_that_stand():
+    """At 1 m/s, feet that touch down move at many times the error that is made up for. The filters
+    of the hold take a mean over a stride and more."""
+    twin = TwinRobot(SPEC, imperfections=load_imperfections(), seed=3)
+    drive = Drive(load_bundle("go2_walk", SPEC), twin, adaptation="strength")
+    drive.stand_and_walk()
+    load, seen, true = drive.controller.adaptation.load, [], []
+    for tick in range(round(8.0 * SPEC.wire.rate_hz)):
+        drive.walk_at((1.0, 0.0, 0.0))
+        drive.tick()
+        if tick % 10 == 0 and (velocity := load.trunk_velocity()) is not None:
+            seen.append(velocity)
+            true.append(heading_velocity(twin.base_truth)[:2])
+    off = np.subtract(seen, true)[len(seen) // 4 :]
+    assert len(seen) > 200
+    assert off.std(axis=0).max() < 0.06
+    strides = np.stack([off[k : k + 60].mean(axis=0) for k in range(0, len(off) - 60, 10)])
+    assert strides.std(axis=0).max() < 0.006
 
 
 def weightless(reference):

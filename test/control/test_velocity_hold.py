@@ -13,6 +13,7 @@ from sim2real_deploy.control.adaptation.velocity_hold import (
     LEARN_S,
     RATE,
     SETTLE_S,
+    Pace,
     VelocityHold,
     VelocityViews,
 )
@@ -40,7 +41,9 @@ class Robot:
             reached = self.gain * np.add(command, self.hold.trim) - self.lost
             self.velocity += 0.15 * (reached - self.velocity)
             seen = self.velocity + bounce
-            self.hold.step(command, VelocityViews(seen, seen + self.lie), PERIOD, self.allowed)
+            self.hold.step(
+                command, VelocityViews(seen, seen + self.lie), Pace(PERIOD), self.allowed
+            )
         return self
 
 
@@ -122,7 +125,7 @@ def test_no_reading_takes_the_correction_out_of_its_bounds(readings, command):
     hostile = [reading and VelocityViews(*reading) for reading in readings for _ in range(2)]
     for seen in [learnt] * round(LEARNT / PERIOD) + hostile:
         before = hold.trim
-        hold.step(command, seen, PERIOD, allowed=True)
+        hold.step(command, seen, Pace(PERIOD), allowed=True)
         assert all(abs(t) <= bound * 1.000001 for t, bound in zip(hold.trim, BOUNDS, strict=True))
         assert math.dist(hold.trim, before) <= math.sqrt(3) * RATE * PERIOD * 1.001
         inside = np.add(stage.shaped, stage.inside(hold.trim))
@@ -151,5 +154,37 @@ def test_a_gait_that_bounces_is_not_taken_for_a_push():
             time_s += PERIOD
             bounce = 0.2 * (math.sin(2 * math.pi * 2.0 * time_s) > 0.9)  # one foot touches down
             seen = np.array((0.55 - bounce, 0.0, 0.0))
-            hold.step(COMMAND, VelocityViews(seen, seen), PERIOD, allowed=True)
+            hold.step(COMMAND, VelocityViews(seen, seen), Pace(PERIOD), allowed=True)
         assert hold.holds
+
+
+def test_what_repeats_with_every_stride_is_not_followed():
+    """Nor where a limit acts at one point of the stride, so that nothing is known there."""
+    hold, pace = VelocityHold(), Pace(PERIOD, stride_s=0.56)
+    for step in range(round(20.0 / PERIOD)):
+        angle = 2 * math.pi * (step * PERIOD / pace.stride_s)
+        seen = np.array((0.55 + 0.12 * math.sin(angle) + 0.05 * math.sin(2 * angle), 0.0, 0.0))
+        views = None if math.cos(angle) > 0.9 else VelocityViews(seen, seen)
+        hold.step(COMMAND, views, pace, allowed=True)
+    assert hold.holds
+    assert hold.trim == REST
+
+
+def test_another_policy_is_learnt_anew_without_a_jump():
+    robot = Robot().walk(LEARNT)
+    robot.lost[:] = 0.04
+    robot.walk(3.0)
+    before = robot.hold.trim
+    robot.hold.forget()
+    robot.walk(PERIOD)
+    assert not robot.hold.holds
+    assert 0.0 < before[0] - robot.hold.trim[0] <= 1.01 * RATE * PERIOD
+
+
+def test_readings_that_no_robot_reaches_are_not_taken_in():
+    robot = Robot().walk(LEARNT)
+    wild = VelocityViews((1e30, 0.0, 0.0), (1e30, 0.0, 0.0))
+    robot.hold.step(COMMAND, wild, Pace(PERIOD), allowed=True)
+    robot.lost[:] = 0.04
+    robot.walk(3.0)
+    assert robot.hold.trim[0] > 0.02

@@ -16,7 +16,12 @@ from sim2real_deploy.control.adaptation.friction import FrictionEstimator
 from sim2real_deploy.control.adaptation.payload import PayloadEstimator
 from sim2real_deploy.control.adaptation.reference import Reference
 from sim2real_deploy.control.adaptation.strength import Flags, StrengthEstimator
-from sim2real_deploy.control.adaptation.velocity_hold import VelocityHold, VelocityViews
+from sim2real_deploy.control.adaptation.velocity_hold import (
+    STRIDE_S,
+    Pace,
+    VelocityHold,
+    VelocityViews,
+)
 from sim2real_deploy.control.stages import Adapts
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import RobotSpec, RobotState
@@ -88,6 +93,7 @@ class Adaptation:
         self.torque = np.zeros(joints, np.float32)  # Nm, added
         self.level = 0.0  # 0 to 1: how far corrections have faded in
         self.hold = VelocityHold()
+        self._walks: Policy | None = None  # that the hold has learnt from
         self._steers = adapts in (Adapts.VELOCITY, Adapts.ALL)
         self._limited = False  # a limit acted since the last step of the policy
         self._at_limit = False  # and since the payload was last followed
@@ -177,7 +183,11 @@ class Adaptation:
         if walked is not None and believed is not None and not self._limited:
             seen = VelocityViews((*walked, turned), believed)
         self._limited = False
-        self.hold.step(command, seen, 1.0 / policy.contract.rate_hz, allowed)
+        if policy is not self._walks:
+            self._walks = policy
+            self.hold.forget()
+        pace = Pace(1.0 / policy.contract.rate_hz, policy.gait_period_s or STRIDE_S)
+        self.hold.step(command, seen, pace, allowed)
 
     def _observe(self, phase: int, state: RobotState) -> None:
         if phase < LEG_TICKS:

@@ -19,9 +19,10 @@ MEMORY_S = 0.5  # time constant of each of two filters in a row: a gait's bounce
 SETTLED = 6.0  # memories, before the mean is believed
 LARGEST_LOAD = 500.0  # N: no foot of a robot that walks carries more
 CARRIES_FROM, CARRIES_FULL = 10.0, 40.0  # N: below the first a foot swings, above the second stands
-STANDS_FROM, STANDS_FULL = 30.0, 60.0  # N: from the first on a foot tells the trunk's velocity
-SLIPPING = 0.2  # m/s off the mean velocity, at which a foot counts for half
+STANDS_FROM, STANDS_FULL = 15.0, 40.0  # N: from the first on a foot tells the trunk's velocity
+SLIPPING = 0.1  # m/s off the mean velocity, at which a foot counts for half
 USUAL = 0.1  # of each new velocity, in that mean
+LEAST_WEIGHT = 0.3  # of the feet seen in a step; below it, what they say is a touchdown or a slip
 UNKNOWN_KG = 10.0  # standard error while nothing is known
 RIPPLE_KG = 0.2  # how far the mean differs from command to command, and with a leg's friction
 
@@ -68,7 +69,7 @@ class PayloadEstimator:
             self._weigh(sum(self._loads))
 
     def trunk_velocity(self) -> tuple[float, float] | None:
-        """The trunk's mean vx and vy since the last call; None if no foot stood."""
+        """The trunk's mean vx and vy since the last call; None if no foot stood firmly."""
         vx, vy, weight = self._walked
         self._walked = [0.0, 0.0, 0.0]
         if not weight:
@@ -76,7 +77,7 @@ class PayloadEstimator:
         vx, vy = vx / weight, vy / weight
         was_vx, was_vy = self._mean_walked
         self._mean_walked = was_vx + USUAL * (vx - was_vx), was_vy + USUAL * (vy - was_vy)
-        return vx, vy
+        return (vx, vy) if weight >= LEAST_WEIGHT else None
 
     def _walk(self, load: float, vx: float, vy: float) -> None:
         """A foot counts by its load, and less where it moves unlike the others: it slips, or has

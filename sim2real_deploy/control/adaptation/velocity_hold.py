@@ -12,21 +12,23 @@ the next command.
 """
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from sim2real_deploy.robots.vectors import REST, Numbers, as_recorded
 
 SETTLE_S = 1.0  # after the last change of the command, before the reference is learnt
-STRIDES_S = 0.5  # of that time, at its end: the filters begin at the mean of it
-LEARN_S = 3.0  # whole strides of any usual gait
-MEMORY_S = 0.35  # time constant of each of two filters in a row
-FROM, UNTIL = 0.008, 0.004  # m/s, rad/s: a deviation this large is corrected, until this small
+STRIDE_S = 0.5  # of a policy without a gait clock
+LEARN_S = 3.0
+MEMORY_S = 0.4  # time constant of the filter behind the mean over a stride
+SANE = 10.0  # m/s, rad/s: nothing that walks is faster
+FROM, UNTIL = 0.005, 0.002  # m/s, rad/s: a deviation this large is corrected, until this small
 BOUNDS = (0.1, 0.1, 0.2)  # m/s, m/s, rad/s: largest correction
 SHARE = 0.25  # of the command's length: largest correction of a slow command, none at rest
 RATE = 0.15  # m/s^2, rad/s^2: the most that a correction changes
 GAIN = 0.95  # velocity by command; the correction converges for any value near it
-JOLT = 0.06  # m/s between the two filters: a push of 30 N makes 0.08, a gait 0.045 at most
+JOLT = 0.06  # m/s between the mean over a stride and the filter behind it
 CALM_S = 1.5  # after a jolt, before anything is learnt or corrected again
 DISAGREE = 0.15  # m/s between the feet's velocity and the network's
 
@@ -38,16 +40,39 @@ class VelocityViews(NamedTuple):
     believed: Numbers  # the network's
 
 
+class Pace(NamedTuple):
+    """Of a policy."""
+
+    period_s: float  # from step to step
+    stride_s: float = STRIDE_S
+
+    @property
+    def steps(self) -> int:
+        return max(round(self.stride_s / self.period_s), 1)
+
+
 class Smooth:
-    """Two first-order filters in a row, value by value: a gait's bounce does not pass."""
+    """The mean over the last stride and a first-order filter behind it, value by value: nothing
+    that repeats with every stride passes."""
 
-    def __init__(self, values: Sequence[float]) -> None:
+    def __init__(self, values: Sequence[float], steps: int) -> None:
         self.first, self.values = list(values), list(values)
+        self._sums, self._known = [steps * value for value in values], steps
+        self._stride: deque[Sequence[float] | None] = deque([tuple(values)] * steps)
 
-    def add(self, values: Sequence[float], keep: float) -> None:
-        for axis, value in enumerate(values):
-            self.first[axis] += keep * (value - self.first[axis])
-            self.values[axis] += keep * (self.first[axis] - self.values[axis])
+    def add(self, values: Sequence[float] | None, keep: float) -> None:
+        """One step; None where nothing is known of it, and the others of the stride count."""
+        for changed, sign in ((self._stride.popleft(), -1), (values, 1)):
+            if changed is not None:
+                self._known += sign
+                for axis, value in enumerate(changed):
+                    self._sums[axis] += sign * value
+        self._stride.append(values)
+        if values is None:
+            return
+        self.first = [total / self._known for total in self._sums]
+        for axis, value in enumerate(self.first):
+            self.values[axis] += keep * (value - self.values[axis])
 
 
 class Mean:
@@ -72,7 +97,12 @@ class VelocityHold:
         """Walking begins: no correction, no reference."""
         self.trim: tuple[float, ...] = REST  # added to the command; float32 values, as recorded
         self.command: tuple[float, ...] | None = None  # that `trim` is for
+        self._pace = Pace(STRIDE_S)
         self._restart(REST)
+
+    def forget(self) -> None:
+        """Another policy walks: its reference is learnt anew."""
+        self.command = None
 
     def _restart(self, missed: Sequence[float]) -> None:
         """Another command: the correction fades out, the reference is learnt again."""
@@ -84,25 +114,31 @@ class VelocityHold:
         self._seconds = 0.0
         self._settling, self._learnt = Mean(), Mean()
         self._active = [False] * 3
-        self._missed, self._trims = Smooth(missed), Smooth(self.trim)
-        self._apart = Smooth((0.0, 0.0))  # the two views of vx and vy
+        steps = self._pace.steps
+        self._missed, self._trims = Smooth(missed, steps), Smooth(self.trim, steps)
+        self._apart = Smooth((0.0, 0.0), steps)  # the two views of vx and vy
 
     def step(
-        self, command: tuple[float, ...], seen: VelocityViews | None, period_s: float, allowed: bool
+        self, command: tuple[float, ...], seen: VelocityViews | None, pace: Pace, allowed: bool
     ) -> None:
         """`seen` is None where the velocity is not known. `trim` corrects this command."""
-        known = seen is not None and math.isfinite(sum(seen.velocity) + sum(seen.believed))
-        missed = REST if seen is None or not known else _minus(seen.velocity, command)
+        if seen is not None and not all(abs(v) < SANE for v in (*seen.velocity, *seen.believed)):
+            seen = None  # nor is NaN below it
+        missed = REST if seen is None else _minus(seen.velocity, command)
         if command != self.command:
-            self.command = command
+            self.command, self._pace = command, pace
             self._restart(missed)
-        if seen is not None and known:
-            self._observe(missed, _minus(seen.believed[:2], seen.velocity[:2]), period_s)
+        if seen is not None:
+            self._observe(missed, _minus(seen.believed[:2], seen.velocity[:2]))
+        else:
+            for view in (self._missed, self._trims, self._apart):
+                view.add(None, 0.0)
         acts = allowed and self.holds and not self.let_go
         if not (acts and self._jolted_s > 0.0):
-            self._follow(command, period_s, acts)
+            self._follow(command, pace.period_s, acts)
 
-    def _observe(self, missed: Numbers, apart: Numbers, period_s: float) -> None:
+    def _observe(self, missed: Numbers, apart: Numbers) -> None:
+        period_s = self._pace.period_s
         self._seconds += period_s
         if self._seconds <= SETTLE_S:
             self._settle(missed)
@@ -121,16 +157,16 @@ class VelocityHold:
             disagrees = any(abs(value) > DISAGREE for value in self._apart.values)
             self.let_go = self.let_go or beyond or disagrees
         else:
-            self._learnt.add(missed)
+            self._learnt.add(self._missed.first)
             if self._learnt.count * period_s >= LEARN_S:
                 self._reference, self.holds = self._learnt.values, True
 
     def _settle(self, missed: Numbers) -> None:
         """It is still on its way to the command. The filters will begin at the mean of the last
-        strides: a single value of a gait that bounces would look like a jolt."""
-        if self._seconds > SETTLE_S - STRIDES_S:
+        stride: a single value of a gait that bounces would look like a jolt."""
+        if self._seconds > SETTLE_S - self._pace.stride_s:
             self._settling.add(missed)
-            self._missed = Smooth(self._settling.values)
+            self._missed = Smooth(self._settling.values, self._pace.steps)
 
     def _detect_jolts(self, period_s: float) -> None:
         self._jolted_s = max(self._jolted_s - period_s, 0.0)
