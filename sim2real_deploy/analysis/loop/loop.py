@@ -299,7 +299,7 @@ def fine_tuning(config: TrainingConfig, policy: Bundle, name: str, steps: int) -
     )
     terms = [term for group in policy.contract.observations for term in group.terms]
     for clock in (term for term in terms if term.name == CLOCK):
-        config = config.with_clock(float(clock.params["period"]))
+        config = config.with_clock(float(str(clock.params["period"])))
     ppo = config.ppo.model_copy(update={"critic_first": CRITIC_FIRST, "actor_rate": ACTOR_RATE})
     width = config.randomisation.width.model_copy(update={"start": WIDTH})
     return config.model_copy(
