@@ -5,6 +5,7 @@ its envelope: a target outside the joint's range, gains no controller has, more 
 joint can bear, or a target that the joint does not follow.
 """
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -25,39 +26,36 @@ class CommandEnvelope:
         self._per_torque = 1.0 / robot.torque_limit
         self._per_kp = FULL_TORQUE_RAD / robot.torque_limit
         self._state: RobotState | None = None
-        self._judged: JointCommand | None = None
-        self._asked: Readings = {}  # what depends on the command alone
 
     def measure(self, inputs: Inputs, _now_ns: int) -> Readings:
+        """The worst of all commands since the last cycle that did not damp."""
         self._state = inputs.state or self._state
-        command = inputs.command
-        stale = inputs.command_age_s >= CURRENT_S
-        if command is None or stale or inputs.command_damping:
-            return {}
-        if command is not self._judged:
-            self._judged = command
-            self._asked = self._judge(command)
-        if self._state is None:
-            return self._asked
-        return {**self._asked, **self._judge_at(command, self._state)}
+        commands = list(inputs.commands_between)
+        current = inputs.command_age_s < CURRENT_S
+        if inputs.command is not None and current and not inputs.command_damping:
+            commands.append(inputs.command)
+        worst: dict[str, Reading] = {}
+        for command in commands:
+            for name, reading in self._judge(command):
+                if name not in worst or reading.value > worst[name].value:
+                    worst[name] = reading
+        return {**worst}
 
-    def _judge(self, command: JointCommand) -> Readings:
+    def _judge(self, command: JointCommand) -> Iterator[tuple[str, Reading]]:
+        """The command by itself, and the torque that the motor boards apply at the newest state."""
+        follows = command.kp > 0
         excess = np.maximum(self._low - command.q, command.q - self._high)
+        yield "command_excess_rad", self._worst(np.where(follows, excess, 0.0))
         gain = np.maximum(command.kp * self._per_kp, command.kd / MOST_KD)
         pushes = (command.kp < 0) | (command.kd < 0)  # away from its target: no controller does
-        return {
-            "command_excess_rad": self._worst(np.where(command.kp > 0, excess, 0.0)),
-            "command_gain": self._worst(np.where(pushes, np.inf, gain)),
-        }
-
-    def _judge_at(self, command: JointCommand, state: RobotState) -> Readings:
-        """The torque that the motor boards would apply at the current state."""
-        error = command.q - state.q
-        torque = command.kp * error + command.kd * (command.dq - state.dq) + command.torque
-        return {
-            "command_torque": self._worst(np.abs(torque) * self._per_torque),
-            "tracking_error_rad": self._worst(np.where(command.kp > 0, np.abs(error), 0.0)),
-        }
+        yield "command_gain", self._worst(np.where(pushes, np.inf, gain))
+        if self._state is None:
+            return
+        error = command.q - self._state.q
+        damping = command.kd * (command.dq - self._state.dq)
+        torque = np.abs(command.kp * error + damping + command.torque) * self._per_torque
+        yield "command_torque", self._worst(torque)
+        yield "tracking_error_rad", self._worst(np.where(follows, np.abs(error), 0.0))
 
     def _worst(self, values: Floats) -> Reading:
         index = int(values.argmax())

@@ -34,7 +34,8 @@ class Inputs:
     report: Report | None = None  # control's last answer; None when there is no control
     control_silence_s: float = 0.0
     command: JointCommand | None = None  # the newest on the wire; None before the first
-    command_damping: bool = False  # it only damps
+    command_damping: bool = False  # it only damps, and so did all others since the last cycle
+    commands_between: tuple[JointCommand, ...] = ()  # older ones since then that did not damp
     command_age_s: float = inf
     command_not_finite: int = 0  # commands on the wire with NaN or infinity, since the start
     rivals: tuple[str, ...] = ()  # programs other than control and us that write rt/lowcmd now

@@ -17,23 +17,26 @@ LINGERS_NS = 1_000_000_000  # and prevents standing up for this long
 
 
 class CommandWatch:
-    """The public fields describe control's own commands; empty until control is known."""
+    """The public fields describe control's own commands; empty until control is known. Several may
+    come between two looks, and none of them goes unjudged."""
 
     def __init__(self, robot: RobotSpec, who: Callable[[int], Writer], own: str) -> None:
         self.command: JointCommand | None = None  # the newest valid one
         self.command_ns = 0
-        self.damping = False
+        self.drove: tuple[JointCommand, ...] = ()  # older ones of the last look that did not damp
+        self.damping = False  # the last look saw nothing else
         self.not_finite = 0  # commands with NaN or infinity, by any writer
         self._decoder = CommandDecoder(robot)
         self._who, self._own, self._control = who, own, ""
-        self._content = b""
+        self._content, self._rests = b"", False  # of the newest: its bytes, and that it damps
         self._heard: dict[int, int] = {}  # writer -> time of its last sample
 
     def see(self, samples: Iterable[Sample[bytes]], control: str, now_ns: int) -> None:
         """Process new samples; `control` is its participant, or "" if unknown."""
         if control != self._control:
             self._control, self._content = control, b""
-            self.command, self.command_ns, self.damping = None, 0, False
+            self.command, self.command_ns, self._rests = None, 0, False
+        drove: list[JointCommand] = []
         for sample in samples:
             self._heard[sample.writer] = now_ns
             if not control or self._who(sample.writer).participant != control:
@@ -41,9 +44,12 @@ class CommandWatch:
             elif sample.data == self._content:  # repeated until the policy's next step
                 self.command_ns = now_ns
             elif not self._count_flaw(sample.data):
+                if self.command is not None and self.command_ns == now_ns and not self._rests:
+                    drove.append(self.command)
                 self._content = sample.data
                 self.command, self.command_ns = self._decoder.decode(sample.data), now_ns
-                self.damping = is_damping(self.command)
+                self._rests = is_damping(self.command)
+        self.drove, self.damping = tuple(drove), self._rests and not drove
 
     def rivals(self, now_ns: int) -> tuple[str, ...]:
         """Other programs that write now."""

@@ -177,6 +177,7 @@ class SupervisorLoop:
             control_silence_s=control_silence_s,
             command=wire.command,
             command_damping=wire.damping,
+            commands_between=wire.drove,
             command_age_s=(now_ns - wire.command_ns) / 1e9,
             command_not_finite=wire.not_finite,
             rivals=wire.rivals(now_ns),

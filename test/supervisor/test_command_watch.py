@@ -13,6 +13,7 @@ PEOPLE = {
     3: Writer("rival-key", "there", "rival"),
 }
 DRIVE = CommandEncoder(GO2).encode(command(kp=30))
+WILD = CommandEncoder(GO2).encode(command(kp=900))
 DAMP = CommandEncoder(GO2).encode(JointCommand.damping(GO2.joint_count, 3.0))
 
 
@@ -61,6 +62,27 @@ def test_a_repeated_command_stays_current() -> None:
     seen.see([sample(1, DRIVE)], "control-key", 5 * MS)
     assert seen.command is first
     assert seen.command_ns == 5 * MS
+
+
+def test_every_command_between_two_looks_is_kept_for_judgement() -> None:
+    """At 500 Hz two commands come between two looks: each second one could hide."""
+    seen = watch()
+    for now_ns in (4 * MS, 8 * MS):
+        seen.see([sample(1, WILD), sample(1, DRIVE)], "control-key", now_ns)
+        assert [float(drove.kp[0]) for drove in seen.drove] == [900.0]
+        assert seen.command is not None
+        assert seen.command.kp[0] == 30.0
+    seen.see([sample(1, DRIVE)], "control-key", 12 * MS)
+    assert seen.drove == ()
+
+
+def test_damping_after_each_driving_command_is_no_damping() -> None:
+    seen = watch()
+    for now_ns in (4 * MS, 8 * MS):
+        seen.see([sample(1, DRIVE), sample(1, DAMP)], "control-key", now_ns)
+        assert not seen.damping
+    seen.see([sample(1, DAMP)], "control-key", 12 * MS)
+    assert seen.damping
 
 
 def test_another_control_begins_with_nothing_said() -> None:

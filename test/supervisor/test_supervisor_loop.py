@@ -14,10 +14,14 @@ from sim2real_deploy.robots import JointCommand, load_robot
 from sim2real_deploy.runtime.local_channel import LocalChannel
 from sim2real_deploy.safety.chain import HEARTBEAT_TIMEOUT_NS, Heartbeat, Stop
 from sim2real_deploy.safety.settings import load_events
+from sim2real_deploy.supervisor.command_watch import CommandWatch
 from sim2real_deploy.supervisor.loop import LOOK_S, SupervisorLoop
+from sim2real_deploy.wire.channels import Sample
 from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.domains import free_domain
-from support.safety_world import DAMPING
+from sim2real_deploy.wire.encoders import CommandEncoder
+from sim2real_deploy.wire.link import Writer
+from support.safety_world import DAMPING, command
 
 GO2 = load_robot("go2")
 CALLS = 200
@@ -130,3 +134,26 @@ def test_a_control_that_left_while_its_last_command_drives_is_replaced(watched: 
     loop._cycle(None, loop.now_ns())
     assert loop.supervisor.taken_over
     assert loop.verdict.stop is Stop.ESTOP
+
+
+def test_a_wild_command_before_a_good_one_is_an_estop(watched: Watched) -> None:
+    loop = watched.loop
+    loop._stopping.set()
+    loop._thread.join()
+    wild, good = (CommandEncoder(GO2).encode(command(kp=kp)) for kp in (900, 30))
+    person = Writer(DAMPING.participant, "here", "control")
+    loop._wire = CommandWatch(GO2, lambda _: person, "safety-key")
+    loop._commands = Samples([Sample(wild, 0, 0, 1), Sample(good, 0, 0, 1)])  # type: ignore[assignment]
+    with subprocess.Popen(["sleep", "60"]) as control:
+        loop.chain.report = replace(DAMPING, damping=False, pid=control.pid)
+        loop._cycle(None, loop.now_ns())
+        control.kill()
+    assert loop.supervisor.watches["command_gain"].active
+    assert loop.verdict.stop is Stop.ESTOP
+
+
+class Samples:
+    """What a reader gives at every look."""
+
+    def __init__(self, samples: list[Sample[bytes]]) -> None:
+        self.take = lambda: samples
