@@ -25,6 +25,7 @@ from sim2real_deploy.wire.in_process import InProcessLink, Tap, Tapped
 STAGE = "field"  # no limits beyond the policy's own
 FIRST_LOOK = 20  # ticks until a state has arrived on the slowest bus
 STAND_UP_S = 6.0  # at most
+ALONE_S = 1.0  # that it must stand after its rope was taken off
 SUPERVISED_EVERY = 4  # ticks per cycle of the supervisor, as expensive as half a tick
 SEEN_EVERY = 10  # ticks between two samples of the simulator's ground truth
 FALLEN_HEIGHT, FALLEN_TILT = 0.5, 1.0  # share of the standing height; rad
@@ -98,12 +99,18 @@ class Drive:
         self.until(Mode.WALKING)
 
     def walk(self) -> None:
+        """Hand over, and wait until the rope of a hoist is slack. A policy that stands lower than
+        the robot's own pose, or marches, keeps it taut for ever: then it is taken off."""
         self.start()
         for _ in range(round(STAND_UP_S / self._period)):
             if not self.robot.hangs:
                 return
             self.tick()
-        raise Refusal("the twin does not stand by itself: it leans into its hoist")
+        self.robot.unhook()
+        for _ in range(round(ALONE_S / self._period)):
+            self.tick()
+        if self.robot.hangs or fallen(self.robot, self.robot.base_truth):
+            raise Refusal("the twin does not stand by itself: it leans into its hoist")
 
     def ask(self, event: ModeEvent) -> None:
         decision = self.controller.request(event, self.link.now_ns())

@@ -33,6 +33,9 @@ class SimulatedRobot(Plant, Protocol):
     def hangs(self) -> bool:
         """Whether a hoist still holds it."""
 
+    def unhook(self) -> None:
+        """Take its hoist's rope off, as the person at the crane does."""
+
     @property
     def truth(self) -> Truth: ...
 

@@ -53,8 +53,8 @@ def follow(bundle: Bundle, step: Callable[[str], None]) -> MotionOutcome:
     while policy.steps < claim.frames:
         state = drive.tick()
         tick += 1
-        if twin.hoist is not None and policy.steps >= ROPE_OFF_S * rate_hz:
-            twin.hoist.take_off()
+        if policy.steps >= ROPE_OFF_S * rate_hz:
+            twin.unhook()
         if tick % SEEN_EVERY == 0 and state is not None:
             errors.append(np.abs(state.q[places] - wanted[policy.steps - 1]).mean())
             if fallen(twin, twin.truth):

@@ -142,9 +142,10 @@ class Walker:
 
     def _stand(self) -> Drive:
         self._twin.reset(0)
-        self._drive = Drive(self._bundle, self._twin)
-        self._drive.stand_and_walk()
-        return self._drive
+        drive = Drive(self._bundle, self._twin)
+        drive.stand_and_walk()
+        self._drive = drive
+        return drive
 
 
 def walk(bundle: Bundle, step: Callable[[str], None]) -> list[CommandOutcome]:

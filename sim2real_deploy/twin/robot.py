@@ -260,6 +260,10 @@ class TwinRobot:
     def hangs(self) -> bool:
         return self.mount.kind == "hung" or (self.hoist is not None and self.hoist.on)
 
+    def unhook(self) -> None:
+        if self.hoist is not None:
+            self.hoist.take_off()
+
     @property
     def remote(self) -> remote.Remote:
         """The wireless controller's present sticks and buttons."""

@@ -8,15 +8,18 @@ from typer.testing import CliRunner
 from sim2real_deploy.checks import exit_code
 from sim2real_deploy.cli import app
 from sim2real_deploy.cli import policy as _verb  # noqa: F401  registers itself
+from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate import policy_check
+from sim2real_deploy.gate.drive import Drive
 from sim2real_deploy.gate.order_search import find_order
 from sim2real_deploy.policy.alternatives import alternatives
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.policy.importers.assemble import import_policy
 from sim2real_deploy.policy.importers.draft import Answers
 from sim2real_deploy.robots import load_robot
+from sim2real_deploy.twin.robot import TwinRobot
 from support.import_samples import SHARED
-from support.policy_samples import sample_bundle
+from support.policy_samples import contract_for, network, sample_bundle, write_bundle
 
 GO2 = load_robot("go2")
 samples = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no sample policies in {SHARED}")
@@ -143,3 +146,31 @@ def test_an_order_left_open_is_found_in_the_twin(walker: Bundle) -> None:
 
     assert find_order({"joints": ("gym", "isaac")}, bring_in, nothing) == {"joints": "isaac"}
     assert find_order({"joints": ("isaac", "gym")}, lambda answers: walker, nothing) == {}
+
+
+@pytest.fixture
+def leaning(tmp_path: Path) -> Bundle:
+    """A humanoid that stays near its default pose, and so leans into its rope."""
+    g1 = load_robot("g1")
+    model = network(9 + 3 * g1.joint_count, g1.joint_count)
+    content = contract_for(g1, model, kp=[40.0] * g1.joint_count, kd=[2.0] * g1.joint_count)
+    return load_bundle(write_bundle(tmp_path / "leaning", content, model), g1)
+
+
+def test_a_robot_that_only_its_hoist_holds_fails_each_move(leaning: Bundle) -> None:
+    """Also the moves after the first one: they are not walked on the rope."""
+    walker = policy_check.Walker(leaning)
+    for command in (policy_check.STILL, (0.3, 0.0, 0.0)):
+        assert walker.follow(command).fell
+
+
+def test_a_rope_that_stays_taut_is_taken_off_and_the_robot_must_stand(leaning: Bundle) -> None:
+    """A policy may stand lower than the robot's own pose: then it never goes slack by itself."""
+    twin = TwinRobot(leaning.spec)
+    twin.reset(0)
+    drive = Drive(leaning, twin)
+    drive.stand()
+    assert twin.hangs
+    with pytest.raises(Refusal, match="does not stand by itself"):
+        drive.walk()
+    assert not twin.hangs
