@@ -31,9 +31,10 @@ from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.policy.terms import TERMS, TermInput
 from sim2real_deploy.robots import RobotSpec, load_robot
-from sim2real_deploy.robots.spec import FULL_TORQUE_RAD
+from sim2real_deploy.robots.spec import FULL_TORQUE_RAD, MOST_KD
 
 GOLDEN_STEPS = 8
+LITTLE = 0.02  # a share of a damping that changes nothing one could see
 ACTIONS = ("actions", "action")  # an output of that name is the action; else the first one
 ODOMETRY_WARNING = (
     "its velocity or contacts come from leg odometry, which is wrong where feet slip: 0.1 m/s too "
@@ -207,6 +208,13 @@ def _find_robot(draft: Draft, claims: dict[str, Any]) -> tuple[RobotSpec, Contra
     """The robot that was named, or the only one that the draft fits."""
     if draft.robot is not None:
         return _fit(draft, claims, load_robot(draft.robot))
+    if draft.lies_in and load_robot(draft.lies_in).twin_only:
+        found = _if_it_fits(draft, claims, draft.lies_in)
+        if found is not None:
+            draft.assumed.append(
+                f"that it is for {draft.lies_in}, in whose folder it lies (--robot ...)"
+            )
+            return found
     fitting: list[tuple[RobotSpec, Contract]] = []
     why_not: list[str] = []
     of_its_joints: list[Refusal] = []  # by robots that have all of its joints
@@ -245,6 +253,15 @@ def _find_robot(draft: Draft, claims: dict[str, Any]) -> tuple[RobotSpec, Contra
     )
 
 
+def _if_it_fits(
+    draft: Draft, claims: dict[str, Any], robot: str
+) -> tuple[RobotSpec, Contract] | None:
+    try:
+        return _fit(draft, claims, load_robot(robot))
+    except Refusal:
+        return None
+
+
 def _fit(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[RobotSpec, Contract]:
     """The contract for this robot. What is assumed for it is noted only if it fits."""
     noted = list(draft.assumed)
@@ -267,7 +284,19 @@ def _fitted(draft: Draft, claims: dict[str, Any], spec: RobotSpec) -> tuple[Robo
     }
     if draft.hold_rest:
         content["held"] += _rest(spec, {*joints, *held}, draft)
+    content["kd"] = _within_the_bound(content["kd"], joints, draft)
     return spec, _with_values_in_place(content, spec, draft)
+
+
+def _within_the_bound(kd: Sequence[float], joints: Sequence[str], draft: Draft) -> list[float]:
+    """Damping that is a little above what may be commanded, lowered to it, and noted."""
+    over = [0 < gain - MOST_KD <= LITTLE * MOST_KD for gain in kd]
+    told = [f"{j} {gain:g}" for j, gain, is_over in zip(joints, kd, over, strict=False) if is_over]
+    if told:
+        draft.assumed.append(
+            f"the most damping that is allowed, {MOST_KD:g} Nms/rad, for {', '.join(told)}"
+        )
+    return [MOST_KD if is_over else gain for gain, is_over in zip(kd, over, strict=True)]
 
 
 def _with_values_in_place(content: dict[str, Any], spec: RobotSpec, draft: Draft) -> Contract:

@@ -23,7 +23,11 @@ from sim2real_deploy.policy.importers.draft import (
     velocity_ranges,
 )
 from sim2real_deploy.policy.importers.places import find_network
-from sim2real_deploy.policy.importers.robots import known_robots, same_on_both_sides
+from sim2real_deploy.policy.importers.robots import (
+    known_robots,
+    robot_of_folder,
+    same_on_both_sides,
+)
 from sim2real_deploy.policy.importers.vocabulary import extra_command, follows_motion, translate
 
 NAME = "unitree_rl_lab deploy.yaml"
@@ -104,6 +108,7 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
         source=file,
         network=found,
         joints=order,
+        lies_in=robot_of_folder(file),
         claims={
             "rate_hz": 1 / deploy.step_dt,
             "default_position": spread(

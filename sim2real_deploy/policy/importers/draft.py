@@ -59,6 +59,7 @@ class Draft:
     joints: Sequence[str | int] | str
     claims: dict[str, Any]  # the contract's fields, in the policy's joint order
     robot: str | None = None  # its name, if the source gives one
+    lies_in: str = ""  # the robot in whose folder the source lies: tried first
     named_after: str = ""  # the robot in the source's file name: tried if the joints fit none
     held: Sequence[DraftHeldJoint] = ()
     notes: dict[str, str] = field(default_factory=dict)  # for the contract's provenance

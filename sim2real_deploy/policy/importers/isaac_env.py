@@ -5,7 +5,8 @@ robot's file), unless actions or observations list the joints and preserve their
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ TERMS = {
     "phase": "gait_phase",
 }
 OF_JOINTS = {"joint_pos_rel", "joint_pos", "joint_vel"}
+ENDLESS: Range = (-1e9, 1e9)
 FOLDERS_OF_A_MODEL = 3  # .../Unitree/Go2/go2.usd: the names that may be a robot's
 GROUP_SETTINGS = {
     "concatenate_terms",
@@ -73,6 +75,35 @@ class _Action(Foreign):
     use_default_offset: bool = True
     preserve_order: bool = False
     clip: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class _JointAction:
+    """One group of actions, with the joints that it moves in its order."""
+
+    told: _Action
+    joints: tuple[str, ...]
+    by_speed: bool
+    where: str
+
+    def scale(self) -> dict[str, float]:
+        return self._by_joint(self.told.scale, "scale")
+
+    def offset(self, default: Mapping[str, float]) -> dict[str, float]:
+        """Of positions from the start pose, if so told; a wheel's start pose has no speed."""
+        if not self.told.use_default_offset:
+            return self._by_joint(self.told.offset, "offset")
+        return {joint: 0.0 if self.by_speed else default[joint] for joint in self.joints}
+
+    def clip(self) -> dict[str, Range]:
+        if self.told.clip is None:
+            return dict.fromkeys(self.joints, ENDLESS)
+        bounds = _clips(self.told.clip, self.joints, f"{self.where}.clip")
+        return dict(zip(self.joints, bounds, strict=True))
+
+    def _by_joint(self, values: Any, field: str) -> dict[str, float]:
+        numbers = by_pattern(values, self.joints, f"{self.where}.{field}")
+        return dict(zip(self.joints, numbers, strict=True))
 
 
 class _Actuator(Foreign):
@@ -116,25 +147,20 @@ def recognises(file: Path, content: Any) -> bool:
 
 def read(file: Path, content: Any, answers: Answers) -> Draft:
     env = configfile.parse(content, _Env, str(file))
-    name, told = _only_action(env, file)
-    action = configfile.parse(told, _Action, f"{file}: actions.{name}")
-    if not re.search(r"[.:]JointPositionAction$", action.class_type):
-        raise Refusal(f"{file}: actions.{name}: only a JointPositionAction can be run")
     assumed: list[str] = []
     spec = _robot(env, file, answers, assumed)
-    acts = _joints(action, spec, f"{file}: actions.{name}")
+    actions = _actions(env, spec, file)
+    acts = tuple(joint for action in actions for joint in action.joints)
+    if sorted(acts) != sorted(spec.joint_names):
+        raise Refusal(f"{file}: actions: only all joints together can be run, each of them once")
     terms, flat, joints = _terms(env, spec, acts, file)
     if acts == spec.joint_orders.get("isaac"):
         assumed.append("joints in Isaac's order")
     default = _start_pose(env, joints, f"{file}: joint_pos")
-    scale = by_pattern(action.scale, joints, f"{file}: actions.{name}.scale")
-    offset = default
-    if not action.use_default_offset:
-        offset = by_pattern(action.offset, joints, f"{file}: actions.{name}.offset")
-    clip = None
-    if action.clip is not None:
-        bounds = _clips(action.clip, joints, f"{file}: actions.{name}.clip")
-        clip = action_clip(bounds, scale, offset, f"{file}: actions.{name}")
+    scale = _in_order([action.scale() for action in actions], joints)
+    at_rest = dict(zip(joints, default, strict=True))
+    offset = _in_order([action.offset(at_rest) for action in actions], joints)
+    clip = _clip(actions, joints, scale, offset)
     if flat:
         assumed.append("flat ground as its height scan until one is sent")
     return Draft(
@@ -148,7 +174,13 @@ def read(file: Path, content: Any, answers: Answers) -> Draft:
             "default_position": default,
             "kp": _gains(env, joints, "stiffness", file),
             "kd": _gains(env, joints, "damping", file),
-            "action": {"scale": scale, "offset": offset, "clip": clip, "observed": "raw"},
+            "action": {
+                "scale": scale,
+                "offset": offset,
+                "clip": clip,
+                "observed": "raw",
+                "speeds": [j for action in actions if action.by_speed for j in action.joints],
+            },
             "observations": [{"input": "", "terms": terms}],
             "command_ranges": velocity_ranges(env.commands, f"{file}: commands")
             or answers.ranges(assumed),
@@ -165,11 +197,44 @@ def _start_pose(env: _Env, joints: tuple[str, ...], where: str) -> list[float]:
     return by_pattern({**told, **{re.escape(name): 0.0 for name in rest}}, joints, where)
 
 
-def _only_action(env: _Env, file: Path) -> tuple[str, Any]:
-    actions = {name: value for name, value in env.actions.items() if value is not None}
-    if len(actions) != 1:
-        raise Refusal(f"{file}: actions: {', '.join(actions)}: only one can be run, of positions")
-    return next(iter(actions.items()))
+def _actions(env: _Env, spec: RobotSpec, file: Path) -> list[_JointAction]:
+    """Of positions and, for wheels, of velocities, in the order of the network's output."""
+    found = []
+    for name, told in env.actions.items():
+        if told is None:
+            continue
+        where = f"{file}: actions.{name}"
+        kind = told.get("class_type") if isinstance(told, dict) else None
+        matched = re.search(r"[.:]Joint(Position|Velocity)Action$", str(kind))
+        if matched is None:
+            raise Refusal(
+                f"{where}: only a JointPositionAction can be run and, for wheels, a "
+                f"JointVelocityAction, not {kind}"
+            )
+        action = configfile.parse(told, _Action, where)
+        joints = _selected(action.joint_names, action.preserve_order, spec, where)
+        if joints is None:
+            raise Refusal(f"{where}: config/robots/{spec.name}.yaml has no joint order 'isaac'")
+        found.append(_JointAction(action, joints, matched[1] == "Velocity", where))
+    return found
+
+
+def _in_order(parts: Iterable[Mapping[str, float]], joints: Sequence[str]) -> list[float]:
+    values = {joint: value for part in parts for joint, value in part.items()}
+    return [values[joint] for joint in joints]
+
+
+def _clip(
+    actions: Sequence[_JointAction],
+    joints: Sequence[str],
+    scale: Sequence[float],
+    offset: Sequence[float],
+) -> list[Range] | None:
+    """Bounds of the actions, if any of them has some; those of the others are endless."""
+    if all(action.told.clip is None for action in actions):
+        return None
+    bounds = {joint: pair for action in actions for joint, pair in action.clip().items()}
+    return action_clip([bounds[joint] for joint in joints], scale, offset, actions[0].where)
 
 
 def _robot(env: _Env, file: Path, answers: Answers, assumed: list[str]) -> RobotSpec:
@@ -199,10 +264,21 @@ def _fitting(env: _Env, robots: Iterable[RobotSpec], why_not: list[str]) -> list
     for spec in robots:
         try:
             _start_pose(env, spec.joint_names, "joint_pos")
+            _all_match(env, spec)
             fitting.append(spec)
         except Refusal as refusal:
             why_not.append(f"  {spec.name}: {refusal}")
     return fitting
+
+
+def _all_match(env: _Env, spec: RobotSpec) -> None:
+    """Refuse a robot that lacks joints that an action names."""
+    for name, told in env.actions.items():
+        patterns = told.get("joint_names") if isinstance(told, dict) else None
+        for pattern in patterns if isinstance(patterns, list) else ():
+            where = f"actions.{name}.joint_names"
+            if not matching_joints(str(pattern), spec.joint_names, where):
+                raise Refusal(f"{where}: {pattern}: matches no joint")
 
 
 def _model(spawn: Any) -> Path:
@@ -210,16 +286,6 @@ def _model(spawn: Any) -> Path:
     told = spawn if isinstance(spawn, dict) else {}
     path = told.get("usd_path") or told.get("asset_path")
     return Path(path if isinstance(path, str) else "")
-
-
-def _joints(action: _Action, spec: RobotSpec, where: str) -> tuple[str, ...]:
-    """The joints in the order of the actions."""
-    joints = _selected(action.joint_names, action.preserve_order, spec, where)
-    if joints is None:
-        raise Refusal(f"{where}: config/robots/{spec.name}.yaml has no joint order 'isaac'")
-    if len(joints) != spec.joint_count:
-        raise Refusal(f"{where}.joint_names: only all joints together can be run")
-    return joints
 
 
 def _selected(
@@ -261,6 +327,11 @@ def _terms(
             "history": told.get("history_length") or term.history_length or 1,
         }
         order = _whole_robot(params.get("asset_cfg"), spec, acts, where)
+        if function in ("joint_pos", "joint_pos_rel") and any(j.wheel for j in spec.joints):
+            raise Refusal(
+                f"{where}: observes how far the wheels have turned, which cannot be run; train "
+                "with joint_pos_rel_without_wheel"
+            )
         if row["name"] in OF_JOINTS:
             if joints is not None and order != joints:
                 raise Refusal(f"{where}: has another order of joints than the observations before")

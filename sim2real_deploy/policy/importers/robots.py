@@ -40,6 +40,18 @@ def robot_called(path: Path, parts: int = 1) -> str:
     return ""
 
 
+def robot_of_folder(file: Path) -> str:
+    """The robot in whose folder a file lies: `.../robots/b2/...`, `h1_2`, `unitree_b2_velocity`,
+    `g1_29dof`; the nearest folder counts. Empty if none is named so."""
+    names = sorted((spec.name for spec in all_robots()), key=len, reverse=True)
+    for part in reversed(file.absolute().parent.parts):
+        word = re.sub(r"[^a-z0-9]+", "_", part.lower())
+        for name in names:
+            if re.fullmatch(rf"(.*_)?unitree_{name}(_.*)?|{name}(_\d+dof)?", word):
+                return name
+    return ""
+
+
 def same_on_both_sides(values: Mapping[str, float], spec: RobotSpec) -> bool:
     """Whether the joints of each pair of legs have the same values, by joint name; mirrored joints
     have opposite signs."""
