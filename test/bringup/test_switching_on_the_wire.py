@@ -25,6 +25,7 @@ from support.stack_support import Operator, stack
 
 CHANGES = 100
 BETWEEN_S = 0.55  # a change takes 0.46 s
+STALL_S = 0.012  # without a tick, of the 20 ms between two steps
 # Takes a core for most of the time, before any program without real-time rights: as another
 # robot's loops do, or a host that is short of cores.
 NEIGHBOUR = """
@@ -99,7 +100,9 @@ def test_it_walks_on_through_every_change(tmp_path: Path) -> None:
         f"change: {late[changing].sum()}, in {(~changing).sum()} others: {late[~changing].sum()}; "
         f"the computer stood still for {np.ptp(column['stood_still_ns']) / 1e6:.0f} ms"
     )
-    assert not np.isin(both, (3,)).any()  # never two networks in one tick
+    # Never two networks in one tick, unless the computer left none between two steps.
+    stalled = np.convolve(column["gap_ns"] > STALL_S * 1e9, np.ones(3))[: len(rows)] > 0
+    assert not (both[~stalled] == 3).any()
     replay = replay_policy(recorded)
     assert replay.steps > 40 * CHANGES * BETWEEN_S
     lost = replay.ticks_missing, replay.states_missing, replay.values_missing
