@@ -15,8 +15,8 @@ from sim2real_deploy.paths import to_install
 if TYPE_CHECKING:
     from sim2real_deploy.checks import Check
     from sim2real_deploy.policy.bundle import Bundle
+    from sim2real_deploy.policy.importers import LoneNetwork
     from sim2real_deploy.policy.importers.assemble import Imported
-    from sim2real_deploy.robots import RobotSpec
 
 policy = typer.Typer(help="Import, check, describe and compare policies.", no_args_is_help=True)
 app.add_typer(policy, name="policy")
@@ -31,14 +31,6 @@ def _convert(path: Path, sizes: Sequence[int]) -> bytes:
             f"{to_install('train')}"
         ) from None
     return torchscript.convert(path, sizes)
-
-
-def _torchscript_sizes(path: Path) -> dict[str, int]:
-    try:
-        from sim2real_deploy.training import torchscript
-    except ImportError:
-        return {}
-    return torchscript.input_sizes(path)
 
 
 def _answers(pairs: list[str]) -> dict[str, Any]:
@@ -100,9 +92,10 @@ def import_(
 
     holosoma: default_position, for a robot whose file has no such pose.
 
-    A network alone: write a policy.yaml with `sim2real policy new`, with `--like PROJECT` where it
-    was trained with that project's stock task.
+    A network alone is taken as the stock task of a known project with which it walks in the twin;
+    where it walks as none, write a policy.yaml: `sim2real policy new`.
     """
+    from sim2real_deploy.policy.importers import LoneNetwork
     from sim2real_deploy.policy.importers.assemble import import_policy
     from sim2real_deploy.policy.importers.draft import Answers
 
@@ -112,7 +105,12 @@ def import_(
         told = Answers({**given, **more}, network, robot)
         return import_policy(source, folder, told, _convert, name=name or _name_of(output))
 
-    imported = bring_in({}, output)
+    try:
+        imported = bring_in({}, output)
+    except LoneNetwork as alone:
+        if not walk or given:
+            raise
+        imported = _as_a_stock_task(alone, robot, output, name)
     if walk and imported.open_orders:
         imported = _with_the_order_that_walks(imported, bring_in, output)
     bundle = imported.bundle
@@ -125,6 +123,20 @@ def import_(
     for line in imported.assumed:
         typer.echo(f"  not from the file: {line}")
     typer.echo(f"Now see whether it walks: sim2real policy check {output}")
+
+
+def _as_a_stock_task(alone: "LoneNetwork", robot: str, output: Path, name: str) -> "Imported":
+    from sim2real_deploy.cli import lone_network
+
+    typer.echo("  no description: the stock tasks of the known projects are tried in the twin")
+    network = alone.network
+    shape = lone_network.shape_of(network)
+    try:
+        return lone_network.import_as_stock_task(
+            network, robot, output, name or _name_of(output), shape, _convert
+        )
+    except ImportError:  # no twin is installed
+        raise alone from None
 
 
 def _name_of(folder: Path) -> str:
@@ -172,7 +184,9 @@ def _with_the_order_that_walks(
 def new(
     network: Path = typer.Argument(help="An ONNX or TorchScript file without a description."),
     output: Path = typer.Option(help="New folder for the network and a policy.yaml to fill in."),
-    robot: str = typer.Option("go2", help="Robot that it was trained for."),
+    robot: str = typer.Option(
+        "", help="Robot that it was trained for. Default: the one with as many actions."
+    ),
     like: str = typer.Option(
         "",
         help="The project with whose stock task it was trained, to fill the rest in: legged_gym, "
@@ -182,53 +196,20 @@ def new(
     walk: bool = typer.Option(True, help="Without --like: try the stock tasks in the twin."),
 ) -> None:
     """Write a policy.yaml to fill in; `policy import` then reads it."""
+    from sim2real_deploy.cli import lone_network
+    from sim2real_deploy.policy.importers import places
     from sim2real_deploy.policy.skeleton import write_skeleton
     from sim2real_deploy.robots import load_robot
 
-    spec = load_robot(robot)
+    shape = lone_network.shape_of(places.the_network(network))
+    robots = lone_network.robots_for(network, robot, shape) or [load_robot("go2")]
+    spec = robots[0]
     if walk and not like and not output.exists():
-        like = _stock_task_that_walks(network, spec)
-    file = write_skeleton(network, spec, output, like, _torchscript_sizes)
+        spec, like = lone_network.stock_task_that_walks(network, robots, shape, _convert)
+    file = write_skeleton(network, spec, output, like, shape)
     left = file.read_text(encoding="utf-8").count(": ???")
     todo = f"replace every ??? ({left})" if left else "check it"
     typer.echo(f"{file}: {todo}, then: sim2real policy import {output} --output NAME")
-
-
-def _stock_task_that_walks(network: Path, spec: "RobotSpec") -> str:
-    """The project whose stock task the network fits best, by walking; empty if none."""
-    import tempfile
-
-    from rich.console import Console
-
-    from sim2real_deploy.policy.importers.assemble import import_policy
-    from sim2real_deploy.policy.importers.draft import Answers
-    from sim2real_deploy.policy.skeleton import presets, write_skeleton
-
-    try:
-        from sim2real_deploy.gate.stock_tasks import try_tasks
-    except ImportError:
-        return ""
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        Console(stderr=True).status("the twin") as status,
-    ):
-
-        def bring_in(task: str) -> "Bundle":
-            written = Path(scratch) / task
-            write_skeleton(network, spec, written, task, _torchscript_sizes)
-            return import_policy(written, written / "out", Answers(), _convert).bundle
-
-        tried = try_tasks(
-            presets(spec.name), bring_in, lambda what: status.update(f"in the twin: {what}")
-        )
-    if not tried:
-        return ""
-    typer.echo("  in the twin, as the stock task of " + "; ".join(map(str, tried)))
-    if not tried[0].walks:
-        typer.echo("  it walks as none of them: the description is left for you to fill in")
-        return ""
-    typer.echo(f"  filled in as {tried[0].task}'s")
-    return tried[0].task
 
 
 @policy.command()

@@ -7,7 +7,8 @@ project whose stock task it was trained with (config/policy_presets). What only 
 
 import inspect
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +24,25 @@ from sim2real_deploy.robots import RobotSpec
 
 LONGEST_HISTORY = 30
 
-# Reads the size of each input of a TorchScript file; passed in, because torch stays in training/.
-Sizes = Callable[[Path], Mapping[str, int]]
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What goes in and out of a network; empty and 0 where that is not known."""
+
+    inputs: Mapping[str, int]
+    actions: int
+
+    @property
+    def told(self) -> str:
+        sizes = [size for name, size in self.inputs.items() if not name.endswith("_in")]
+        return f"{' and '.join(map(str, sizes)) or 'unknown'} observations"
+
+
+def shape_of(file: Path) -> Shape:
+    """Of an ONNX file. TorchScript tells its shape only to torch (training/torchscript.py)."""
+    if file.suffix != ".onnx":
+        return Shape({}, 0)
+    return Shape(network.input_sizes(file), network.action_size(file))
 
 
 class Clock(Strict):
@@ -39,7 +57,7 @@ class Preset(Strict):
     """What a project's stock task defines and a network file does not contain."""
 
     about: str
-    joints: str
+    joints: str | tuple[str, ...]  # an order of the robot's file, or some joints: the rest is held
     default_position: tuple[float, ...]
     kp: float | tuple[float, ...]
     kd: float | tuple[float, ...]
@@ -54,6 +72,12 @@ class Preset(Strict):
     command_ranges: CommandRanges
     rate_hz: float = 50.0
     clock: Clock | None = None
+    speeds: tuple[str, ...] = ()  # wheels, driven by velocity
+
+    @property
+    def count(self) -> int:
+        """How many joints it moves."""
+        return len(self.default_position)
 
 
 def presets(robot: str) -> dict[str, Preset]:
@@ -68,20 +92,16 @@ def presets(robot: str) -> dict[str, Preset]:
 
 
 def write_skeleton(
-    source: Path, spec: RobotSpec, folder: Path, like: str = "", sizes: Sizes | None = None
+    source: Path, spec: RobotSpec, folder: Path, like: str = "", shape: Shape | None = None
 ) -> Path:
     """Write a new folder with the network and a policy.yaml to fill in; returns the latter.
 
     `like` names a project whose stock task fills in what the network does not contain."""
-    if not source.is_file() or source.suffix not in places.NETWORKS:
-        raise Refusal(f"{source}: no network ({', '.join(places.NETWORKS)})")
-    places.checked(source)
+    places.the_network(source)
     if folder.exists():
         raise Refusal(f"{folder}: already exists; nothing is overwritten")
     preset = _preset(like, spec)
-    inputs = network.input_sizes(source) if source.suffix == ".onnx" else {}
-    if not inputs and sizes is not None:
-        inputs = dict(sizes(source))
+    inputs = (shape or shape_of(source)).inputs
     text = "\n".join(_lines(source, spec, preset, inputs or {"": 0})) + "\n"
     folder.mkdir(parents=True)
     shutil.copyfile(source, folder / source.name)
@@ -123,6 +143,8 @@ def _lines(
     yield f"default_position: {told('default_position')}"
     yield f"kp: {told('kp')}  # Nm/rad, as trained"
     yield f"kd: {told('kd')}  # Nms/rad, as trained"
+    if preset is not None and not isinstance(preset.joints, str):
+        yield from _held(spec, preset.joints)
     yield "action:"
     yield f"  scale: {told('action_scale')}  # target = offset + scale x clip(action)"
     yield "  # offset: the default position, unless given"
@@ -131,6 +153,8 @@ def _lines(
     yield f"{given}  # of the action, before it is scaled"
     observed = "raw" if preset is None else preset.observed
     yield f"  observed: {observed}  # what last_action contains: raw, or clipped"
+    if preset is not None and preset.speeds:
+        yield f"  speeds: {_flow(preset.speeds)}  # wheels: their target is a velocity"
     yield "observations:"
     for name, size in inputs.items():
         if not name.endswith("_in"):
@@ -144,12 +168,21 @@ def _lines(
         yield f"#   {name}{_parameters(forms.scalar)}"
 
 
+def _held(spec: RobotSpec, moved: tuple[str, ...]) -> Iterator[str]:
+    yield "held:  # joints that it does not move, with the robot's own gains"
+    for joint in spec.joints:
+        if joint.name not in moved:
+            gains = f"kp: {joint.kp}, kd: {joint.kd}"
+            yield f"  - {{joint: {joint.name}, position: 0.0, {gains}}}"
+
+
 def _flow(value: Any) -> str:
     return str(list(value)) if isinstance(value, tuple) else str(value)
 
 
 def _group(name: str, size: int, spec: RobotSpec, preset: Preset | None) -> Iterator[str]:
-    terms, history = _guess(size, spec.joint_count, "unitree" if preset is None else preset.order)
+    count = spec.joint_count if preset is None else preset.count
+    terms, history = _guess(size, count, "unitree" if preset is None else preset.order)
     told = (
         f"For the network's input '{name}', {size} numbers" if size else "For the network's input"
     )

@@ -39,22 +39,24 @@ def convert(path: Path, sizes: Sequence[int]) -> bytes:
     return model
 
 
-def input_sizes(path: Path) -> dict[str, int]:
-    """How many numbers its input takes, by name: one of the sizes that its weights take.
+def shape(path: Path) -> tuple[dict[str, int], int]:
+    """How many numbers its input takes, by name, and how many its action has: a size that one of
+    its weights takes.
 
     Nothing where it has several inputs: which sizes belong together, weights do not tell."""
     module = _load(path)
     if len(list(module.graph.inputs())) != 2:  # itself and one more
-        return {}
+        return {}, 0
     sizes = dict.fromkeys(w.shape[-1] for w in module.parameters() if w.dim() >= 1)
     with torch.no_grad():
         for size in sizes:
             try:
-                module(torch.zeros(1, size))
+                given = module(torch.zeros(1, size))
             except (RuntimeError, torch.jit.Error):
                 continue
-            return {"obs": size}
-    return {}
+            action = given[0] if isinstance(given, tuple) else given
+            return {"obs": size}, action.shape[-1]
+    return {}, 0
 
 
 def _load(path: Path) -> Any:

@@ -145,8 +145,8 @@ def test_a_state_in_an_attribute_is_carried_from_step_to_step(tmp_path: Path) ->
 
 def test_the_size_of_the_input_is_found_by_trying_those_of_the_weights(tmp_path: Path) -> None:
     for module in (Plain(), Remembering()):
-        assert torchscript.input_sizes(scripted(module, tmp_path / "x.pt")) == {"obs": SIZE}
-    assert torchscript.input_sizes(scripted(Paired(), tmp_path / "x.pt")) == {}
+        assert torchscript.shape(scripted(module, tmp_path / "x.pt")) == ({"obs": SIZE}, 12)
+    assert torchscript.shape(scripted(Paired(), tmp_path / "x.pt")) == ({}, 0)
 
 
 def test_a_network_of_two_inputs_gets_both(tmp_path: Path) -> None:

@@ -37,6 +37,18 @@ USUAL_NAMES = ("policy.yaml", "deploy.yaml", "env.yaml", "config.yaml")
 LISTED = 30  # policies, at most, when a folder holds many
 
 
+class LoneNetwork(Refusal):
+    """Nothing describes what the only network at hand observes and sends."""
+
+    def __init__(self, source: Path, network: Path) -> None:
+        super().__init__(
+            f"{source}: a network without a description of what it sees and sends. This tries "
+            "the stock tasks of the known projects in the twin and writes one: "
+            f"sim2real policy new {network} --output FOLDER"
+        )
+        self.network = network
+
+
 def read_draft(source: Path, answers: Answers) -> tuple[str, Draft]:
     """Recognise the format of `source`, a file or a folder, and read it."""
     try:
@@ -101,7 +113,7 @@ def _unknown(source: Path, below: list[Path]) -> Refusal:
         lines = "\n".join(f"  {path}" for path in below[:LISTED])
         more = f"\n  and {len(below) - LISTED} more" if len(below) > LISTED else ""
         return Refusal(f"{source}: holds {len(below)} policies; name one:\n{lines}{more}")
-    nets = places.networks(source) or _networks_below(source)
+    nets = places.once_each(places.networks(source) or _networks_below(source))
     if len(nets) > 1:
         lines = "\n".join(f"  {path}" for path in nets[:LISTED])
         return Refusal(
@@ -109,11 +121,7 @@ def _unknown(source: Path, below: list[Path]) -> Refusal:
             f"sim2real policy new NETWORK --output FOLDER\n{lines}"
         )
     if nets:
-        return Refusal(
-            f"{source}: a network without a description of what it sees and sends. This tries "
-            "the stock tasks of the known projects in the twin and writes one: "
-            f"sim2real policy new {nets[0]} --output FOLDER"
-        )
+        return LoneNetwork(source, nets[0])
     names = [form.NAME for form in FORMATS] + [kind.NAME for kind in METADATA_FORMATS]
     known = "\n".join(f"  {name}" for name in names)
     return Refusal(f"{source}: holds no policy in a known format. Known formats:\n{known}")

@@ -25,7 +25,7 @@ from sim2real_deploy.policy.importers import (
     read_draft,
 )
 from sim2real_deploy.policy.importers.draft import Answers, Draft, DraftHeldJoint
-from sim2real_deploy.policy.importers.network import Converter, Network
+from sim2real_deploy.policy.importers.network import ACTIONS, Converter, Network
 from sim2real_deploy.policy.importers.robots import all_robots, known_robots
 from sim2real_deploy.policy.observations import Observation
 from sim2real_deploy.policy.policy import Policy
@@ -35,7 +35,6 @@ from sim2real_deploy.robots.spec import FULL_TORQUE_RAD, MOST_KD
 
 GOLDEN_STEPS = 8
 LITTLE = 0.02  # a share of a damping that changes nothing one could see
-ACTIONS = ("actions", "action")  # an output of that name is the action; else the first one
 ODOMETRY_WARNING = (
     "its velocity or contacts come from leg odometry, which is wrong where feet slip: 0.1 m/s too "
     "much makes it walk 0.1 m/s slower (the policy node's `odometry` accepts another estimator's)"

@@ -10,6 +10,7 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import MAX_MODEL_BYTES
 from sim2real_deploy.policy.onnx_file import open_network
 
+ACTIONS = ("actions", "action")  # an output of that name is the action; else the first one
 TORCH_SUFFIXES = (".pt", ".pth", ".jit")
 
 # TorchScript to ONNX needs torch, which only training/ imports: the caller passes it in.
@@ -54,6 +55,15 @@ def input_sizes(path: Path) -> dict[str, int]:
         node.name: math.prod(dim if isinstance(dim, int) and dim > 0 else 1 for dim in node.shape)
         for node in open_network(path, path).get_inputs()
     }
+
+
+def action_size(path: Path) -> int:
+    """How many numbers the action of an ONNX file has; 0 if the file does not tell."""
+    _check_size(path)
+    outputs = {node.name: node.shape for node in open_network(path, path).get_outputs()}
+    named = [outputs[name] for name in ACTIONS if name in outputs]
+    shape = [*named, *outputs.values()][0]
+    return shape[-1] if shape and isinstance(shape[-1], int) else 0
 
 
 def _check_size(path: Path) -> None:

@@ -56,6 +56,18 @@ def networks(source: Path) -> list[Path]:
     return exported or found
 
 
+def once_each(found: Sequence[Path]) -> list[Path]:
+    """A network in two forms, ONNX and TorchScript, counts once: as ONNX, unless that is only a
+    Git LFS pointer."""
+    by_stem: dict[Path, Path] = {}
+    for path in found:
+        known = by_stem.get(path.with_suffix(""))
+        better = path.suffix == ".onnx" and not _is_pointer(path)
+        if known is None or _is_pointer(known) or better:
+            by_stem[path.with_suffix("")] = path
+    return list(by_stem.values())
+
+
 def files(folder: Path, suffixes: Sequence[str]) -> list[Path]:
     """Those of these kinds in a folder. A hidden one (`._policy.onnx` of a Mac's zip) is none."""
     try:
@@ -158,6 +170,13 @@ def _above(file: Path) -> list[Path]:
                 path for path in found if path.suffix == ".onnx"
             ]
     return []
+
+
+def the_network(path: Path) -> Path:
+    """`path`, which must be a network's file."""
+    if not path.is_file() or path.suffix not in NETWORKS:
+        raise Refusal(f"{path}: no network ({', '.join(NETWORKS)})")
+    return checked(path)
 
 
 def checked(path: Path) -> Path:
