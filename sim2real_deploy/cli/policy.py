@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sim2real_deploy.policy.bundle import Bundle
     from sim2real_deploy.policy.importers import LoneNetwork
     from sim2real_deploy.policy.importers.assemble import Imported
+    from sim2real_deploy.policy.skeleton import Shape
+    from sim2real_deploy.robots import RobotSpec
 
 policy = typer.Typer(help="Import, check, describe and compare policies.", no_args_is_help=True)
 app.add_typer(policy, name="policy")
@@ -126,17 +128,36 @@ def import_(
 
 
 def _as_a_stock_task(alone: "LoneNetwork", robot: str, output: Path, name: str) -> "Imported":
-    from sim2real_deploy.cli import lone_network
+    from rich.console import Console
 
-    typer.echo("  no description: the stock tasks of the known projects are tried in the twin")
-    network = alone.network
-    shape = lone_network.shape_of(network)
     try:
-        return lone_network.import_as_stock_task(
-            network, robot, output, name or _name_of(output), shape, _convert
-        )
+        from sim2real_deploy.gate.lone_network import import_as_stock_task
     except ImportError:  # no twin is installed
         raise alone from None
+    typer.echo("  no description: the stock tasks of the known projects are tried in the twin")
+    with Console(stderr=True).status("the twin") as status:
+        return import_as_stock_task(
+            alone.network,
+            robot,
+            output,
+            name or _name_of(output),
+            _shape_of(alone.network),
+            _convert,
+            lambda what: status.update(f"in the twin: {what}"),
+        )
+
+
+def _shape_of(network: Path) -> "Shape":
+    """What goes in and out; TorchScript tells it only with torch."""
+    from sim2real_deploy.policy import skeleton
+
+    if network.suffix == ".onnx":
+        return skeleton.shape_of(network)
+    try:
+        from sim2real_deploy.training import torchscript
+    except ImportError:
+        return skeleton.shape_of(network)
+    return skeleton.Shape(*torchscript.shape(network))
 
 
 def _name_of(folder: Path) -> str:
@@ -196,20 +217,49 @@ def new(
     walk: bool = typer.Option(True, help="Without --like: try the stock tasks in the twin."),
 ) -> None:
     """Write a policy.yaml to fill in; `policy import` then reads it."""
-    from sim2real_deploy.cli import lone_network
     from sim2real_deploy.policy.importers import places
     from sim2real_deploy.policy.skeleton import write_skeleton
     from sim2real_deploy.robots import load_robot
 
-    shape = lone_network.shape_of(places.the_network(network))
-    robots = lone_network.robots_for(network, robot, shape) or [load_robot("go2")]
-    spec = robots[0]
-    if walk and not like and not output.exists():
-        spec, like = lone_network.stock_task_that_walks(network, robots, shape, _convert)
+    shape = _shape_of(places.the_network(network))
+    spec = load_robot(robot or "go2")
+    if not output.exists():
+        spec, like = _stock_task(network, robot, like, shape, walk)
     file = write_skeleton(network, spec, output, like, shape)
     left = file.read_text(encoding="utf-8").count(": ???")
     todo = f"replace every ??? ({left})" if left else "check it"
     typer.echo(f"{file}: {todo}, then: sim2real policy import {output} --output NAME")
+
+
+def _stock_task(
+    network: Path, robot: str, like: str, shape: "Shape", walk: bool
+) -> tuple["RobotSpec", str]:
+    """The robot, and the project with whose stock task it walks; no project if there is none."""
+    from rich.console import Console
+
+    from sim2real_deploy.robots import load_robot
+
+    try:
+        from sim2real_deploy.gate import lone_network
+    except ImportError:  # no twin is installed
+        return load_robot(robot or "go2"), like
+    robots = lone_network.robots_for(network, robot, shape)
+    known = [spec for spec in robots if spec.name == "go2"] or robots or [load_robot("go2")]
+    if like or not walk:
+        return known[0], like
+    with Console(stderr=True).status("the twin") as status:
+        tried = lone_network.tried_as_stock_tasks(
+            network, robots, shape, _convert, lambda what: status.update(f"in the twin: {what}")
+        )
+    if not tried:
+        return known[0], ""
+    typer.echo(f"  moves that work in the twin, by stock task: {lone_network.in_words(tried)}")
+    spec, best = tried[0]
+    if not best.walks:
+        typer.echo("  it walks as none of them: the description is left for you to fill in")
+        return known[0], ""
+    typer.echo(f"  filled in as {best.task}'s")
+    return spec, best.task
 
 
 @policy.command()

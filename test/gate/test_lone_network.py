@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sim2real_deploy.cli import app, lone_network
+from sim2real_deploy.cli import app
 from sim2real_deploy.cli import policy as _verb  # noqa: F401  registers itself
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.gate import lone_network
 from sim2real_deploy.policy.bundle import load_own_bundle
 from sim2real_deploy.policy.importers import LoneNetwork, read_draft
 from sim2real_deploy.policy.importers.assemble import import_policy
@@ -70,12 +71,12 @@ def test_what_fits_no_stock_task_is_refused_with_its_shape(tmp_path: Path) -> No
     source = put(tmp_path / "policy.onnx", 53, 16)
     with pytest.raises(Refusal, match=r"53 observations for 16 actions.*policy new"):
         lone_network.import_as_stock_task(
-            source, "", tmp_path / "out", "mine", shape_of(source), refuse_torch
+            source, "", tmp_path / "out", "mine", shape_of(source), refuse_torch, [].append
         )
     source = put(tmp_path / "arm.onnx", 20, 7)
     with pytest.raises(Refusal, match="7 actions: no robot"):
         lone_network.import_as_stock_task(
-            source, "", tmp_path / "out", "mine", shape_of(source), refuse_torch
+            source, "", tmp_path / "out", "mine", shape_of(source), refuse_torch, [].append
         )
     assert not (tmp_path / "out").exists()
 
