@@ -155,6 +155,7 @@ FLOORS = {
     "rough": Floor(kind="rough"),
     "slope": Floor(kind="slope"),
     "stairs": Floor(kind="stairs"),
+    "stairs_20": Floor(kind="stairs", rise=0.2, steps=4),
     "stairs_down": Floor(kind="stairs_down"),
     "obstacles": Floor(kind="obstacles", rise=0.05),
     "gaps": Floor(kind="gaps"),

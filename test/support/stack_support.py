@@ -150,7 +150,7 @@ class Operator:
                 self.call(service)
             time.sleep(0.5)
 
-    def drive(self, vx: float) -> None:
+    def drive(self, vx: float, wz: float = 0.0) -> None:
         twist = Twist()
-        twist.linear.x = vx
+        twist.linear.x, twist.angular.z = vx, wz
         self._command.publish(twist)
