@@ -740,12 +740,12 @@ def test_a_command_is_judged_while_it_is_current_and_drives() -> None:
 def test_the_worst_command_between_two_looks_counts() -> None:
     """A bad one, and then a good one or damping: the look sees the newest, the motors both."""
     monitor = CommandEnvelope(GO2)
-    bad = (command(kp=1000), command(kp=500))
+    worst, bad = command(kp=1000), command(kp=500)
+    expected = value(monitor, "command_gain", healthy_inputs(0, command=worst))
     for newest in ({"command": command(kp=30)}, {"command_damping": True}, {"command": None}):
-        inputs = healthy_inputs(0, **{"commands_between": bad, **newest})
-        assert value(monitor, "command_gain", inputs) == value(
-            monitor, "command_gain", healthy_inputs(0, command=bad[0])
-        )
+        for between in ((worst, bad), (bad, worst)):
+            inputs = healthy_inputs(0, **{"commands_between": between, **newest})
+            assert value(monitor, "command_gain", inputs) == expected
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
