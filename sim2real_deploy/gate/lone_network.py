@@ -84,6 +84,11 @@ def import_as_stock_task(
         f"Describe what it sees and sends: sim2real policy new {network} --robot ROBOT --output "
         "FOLDER"
     )
+    if not shape.actions:
+        raise Refusal(
+            f"{network}: a network without a description; how many numbers go into each of its "
+            f"inputs cannot be found by trying. {describe}"
+        )
     if not robots:
         raise Refusal(
             f"{network}: a network without a description, with {shape.actions} actions: no robot "

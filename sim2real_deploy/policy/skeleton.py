@@ -23,6 +23,7 @@ from sim2real_deploy.policy.terms import TERMS
 from sim2real_deploy.robots import RobotSpec
 
 LONGEST_HISTORY = 30
+SCAN = "height_scan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,20 @@ class Clock(Strict):
     zero_below: float = 0.0  # m/s: it stands still below that command
 
 
+class Scan(Strict):
+    """The height scan that a task's rough variant observes after everything else."""
+
+    size: tuple[float, float]  # m, along and across
+    resolution: float
+    offset: float
+    clip: Range
+
+    @property
+    def count(self) -> int:
+        long, wide = (round(side / self.resolution) + 1 for side in self.size)
+        return long * wide
+
+
 class Preset(Strict):
     """What a project's stock task defines and a network file does not contain."""
 
@@ -72,6 +87,7 @@ class Preset(Strict):
     command_ranges: CommandRanges
     rate_hz: float = 50.0
     clock: Clock | None = None
+    scan: Scan | None = None
     speeds: tuple[str, ...] = ()  # wheels, driven by velocity
 
     @property
@@ -182,7 +198,13 @@ def _flow(value: Any) -> str:
 
 def _group(name: str, size: int, spec: RobotSpec, preset: Preset | None) -> Iterator[str]:
     count = spec.joint_count if preset is None else preset.count
-    terms, history = _guess(size, count, "unitree" if preset is None else preset.order)
+    order = "unitree" if preset is None else preset.order
+    scan = None if preset is None else preset.scan
+    terms, history = _guess(size, count, order)
+    if scan is not None:
+        seeing, frames = _guess(size - scan.count, count, order)
+        if frames == 1 and seeing != (UNKNOWN,):
+            terms, history = (*seeing, SCAN), 1
     told = (
         f"For the network's input '{name}', {size} numbers" if size else "For the network's input"
     )
@@ -202,6 +224,9 @@ def _group(name: str, size: int, spec: RobotSpec, preset: Preset | None) -> Iter
     scales = {} if preset is None else preset.scales
     clock = None if preset is None else preset.clock
     for term in _with_clock_in_place(terms, clock):
+        if term == SCAN and scan is not None:
+            yield _scan(scan, spec)
+            continue
         params = f", params: {_clock(clock)}" if term == "gait_phase" else ""
         yield f'      - {{name: "{term}", scale: {_flow(scales.get(term, 1.0))}{past}{params}}}'
 
@@ -212,6 +237,14 @@ def _with_clock_in_place(terms: tuple[str, ...], clock: Clock | None) -> tuple[s
     others = [term for term in terms if term != "gait_phase"]
     place = others.index(clock.after) + 1
     return (*others[:place], "gait_phase", *others[place:])
+
+
+def _scan(scan: Scan, spec: RobotSpec) -> str:
+    params = (
+        f"count: {scan.count}, flat: {spec.base_height - scan.offset:.4g}, size: "
+        f"{_flow(scan.size)}, resolution: {scan.resolution}, offset: {scan.offset}"
+    )
+    return f'      - {{name: "{SCAN}", clip: {_flow(scan.clip)}, params: {{{params}}}}}'
 
 
 def _clock(clock: Clock | None) -> str:

@@ -619,6 +619,16 @@ def test_a_stock_task_with_a_clock_has_it_in_its_place(tmp_path: Path) -> None:
     assert terms[3].params == {"period": 0.6, "zero_below": 0.1}
 
 
+def test_a_stock_task_on_rough_ground_sees_it_after_everything_else(tmp_path: Path) -> None:
+    source = put_network(tmp_path / "policy.onnx", SIZE + 3 + 17 * 11)
+    write_skeleton(source, GO2, tmp_path / "mine", "isaac_lab")
+    terms = bring_in(tmp_path / "mine", tmp_path / "out").contract.observations[0].terms
+    assert [term.name for term in terms] == ["base_lin_vel", *TERMS, "height_scan"]
+    assert terms[-1].params["count"] == 17 * 11
+    assert terms[-1].params["flat"] == pytest.approx(GO2.base_height - 0.5)
+    assert terms[-1].clip == (-1.0, 1.0)
+
+
 def test_networks_in_a_folder_below_are_listed(tmp_path: Path) -> None:
     for name in ("flat", "rough"):
         (tmp_path / "in" / "models").mkdir(parents=True, exist_ok=True)

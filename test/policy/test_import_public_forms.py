@@ -313,37 +313,46 @@ def test_the_only_network_in_the_folders_above_is_found(tmp_path: Path) -> None:
         find_network(file, None, "gone.pt")
 
 
-@pytest.mark.parametrize(("trust", "scale"), [("network", 0.5), ("file", 0.25)])
-def test_where_file_and_network_disagree_a_person_says_which_is_right(
-    trust: str, scale: float, tmp_path: Path
-) -> None:
+def disagreeing(folder: Path, names: list[str]) -> Path:
+    """A deploy.yaml whose network says itself what it observes, and another action scale."""
     content = deploy_content()
     model = onnx.load_from_string(network(SIZE, JOINTS))
     motors = content["joint_ids_map"]
     for key, values in {
         "joint_names": ISAAC,
-        "observation_names": [
-            "base_ang_vel",
-            "projected_gravity",
-            "command",
-            "joint_pos",
-            "joint_vel",
-            "actions",
-        ],
+        "observation_names": names,
         "default_joint_pos": content["default_joint_pos"],
         "joint_stiffness": [content["stiffness"][motor] for motor in motors],
         "joint_damping": [content["damping"][motor] for motor in motors],
         "action_scale": [0.5] * JOINTS,
     }.items():
         model.metadata_props.add(key=key, value=",".join(map(str, values)))
-    folder = tmp_path / "in"
     folder.mkdir()
     (folder / "deploy.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     (folder / "policy.onnx").write_bytes(model.SerializeToString())
+    return folder
+
+
+SEEN = ["base_ang_vel", "projected_gravity", "command", "joint_pos", "joint_vel", "actions"]
+
+
+@pytest.mark.parametrize(("trust", "scale"), [("network", 0.5), ("file", 0.25)])
+def test_where_file_and_network_disagree_a_person_says_which_is_right(
+    trust: str, scale: float, tmp_path: Path
+) -> None:
+    folder = disagreeing(tmp_path / "in", SEEN)
     with pytest.raises(Refusal, match="--set trust=network"):
         bring_in(folder, tmp_path / "out")
     contract = bring_in(folder, tmp_path / "out", {"trust": trust}).contract
     assert contract.action.scale == (scale,) * JOINTS
+
+
+def test_another_policys_network_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    """No answer about its scale would help."""
+    folder = disagreeing(tmp_path / "in", [SEEN[1], SEEN[0], *SEEN[2:]])
+    with pytest.raises(Refusal, match=r"another policy's network.*--network FILE") as refused:
+        bring_in(folder, tmp_path / "out")
+    assert "trust" not in str(refused.value)
 
 
 def test_a_network_in_model_beside_config_and_twice_in_another_form(tmp_path: Path) -> None:

@@ -240,6 +240,7 @@ def cross_check(draft: Draft) -> bool:
         raise Refusal(f"{draft.source}: joints: {_differ(draft.joints, joints)}; {file} says so")
     places = [joints.index(name) for name in moved]
     claims, changed = draft.claims, False
+    _check_observations(draft, _words(data, "observation_names", file))
     for field, ours, theirs in (
         ("default_position", claims["default_position"], _numbers(data, "default_joint_pos", file)),
         ("kp", claims["kp"], _numbers(data, "joint_stiffness", file)),
@@ -260,18 +261,25 @@ def cross_check(draft: Draft) -> bool:
                         f"with {other:g} (metadata of {file}). Choose the right one: "
                         "--set trust=network or --set trust=file"
                     )
-    groups = claims["observations"]
-    told = [term["name"] for group in groups for term in group["terms"]]
-    names = _words(data, "observation_names", file)
-    theirs_ = [
+    return changed
+
+
+def _check_observations(draft: Draft, names: Sequence[str]) -> None:
+    """Refuse a network that observes something else than its description says: no answer settles
+    that."""
+    told = [term["name"] for group in draft.claims["observations"] for term in group["terms"]]
+    theirs = [
         "extra_command"
         if told[place : place + 1] == ["extra_command"]  # as the user named it
-        else translate(name, TERMS, f"{file}: observation_names")
+        else translate(name, TERMS, f"{draft.network}: observation_names")
         for place, name in enumerate(names)
     ]
-    if told != theirs_:
-        raise Refusal(f"{draft.source}: observations: {_differ(told, theirs_)}; {file} says so")
-    return changed
+    if told != theirs:
+        raise Refusal(
+            f"{draft.source}: observations: {_differ(told, theirs)}; {draft.network} says so: it "
+            "is another policy's network. Name the right one with --network FILE, or import this "
+            "one by itself"
+        )
 
 
 def _of_moved(
