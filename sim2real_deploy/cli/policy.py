@@ -239,25 +239,26 @@ def _stock_task(
 
     from sim2real_deploy.robots import load_robot
 
+    usual = load_robot(robot or "go2")
     try:
         from sim2real_deploy.gate import lone_network
     except ImportError:  # no twin is installed
-        return load_robot(robot or "go2"), like
+        return usual, like
     robots = lone_network.robots_for(network, robot, shape)
-    known = [spec for spec in robots if spec.name == "go2"] or robots or [load_robot("go2")]
+    fitting = min(robots, key=lambda spec: spec.name != usual.name, default=usual)
     if like or not walk:
-        return known[0], like
+        return fitting, like
     with Console(stderr=True).status("the twin") as status:
         tried = lone_network.tried_as_stock_tasks(
             network, robots, shape, _convert, lambda what: status.update(f"in the twin: {what}")
         )
     if not tried:
-        return known[0], ""
+        return fitting, ""
     typer.echo(f"  moves that work in the twin, by stock task: {lone_network.in_words(tried)}")
     spec, best = tried[0]
     if not best.walks:
         typer.echo("  it walks as none of them: the description is left for you to fill in")
-        return known[0], ""
+        return fitting, ""
     typer.echo(f"  filled in as {best.task}'s")
     return spec, best.task
 
