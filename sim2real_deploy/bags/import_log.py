@@ -36,7 +36,6 @@ from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
 Array = npt.NDArray[np.float64]
 
 EPOCH_NS = 1_700_000_000_000_000_000  # an arbitrary day; the log's own clock counts from there
-CELL_SLOTS = 15  # of the pack, in the message
 LATE = 3  # periods by which a receive time may lag the robot's clock before a gap is assumed
 
 
@@ -229,7 +228,8 @@ def _write(
         attachments[WALK_ATTACHMENT] = walk_attachment(log_ns, velocity)
     bag = WireBag(output, robot, {"imported": "true"}, attachments)
     states, commands = StateEncoder(robot), CommandEncoder(robot)
-    blank = _blank(robot)
+    blank = WholeState.blank(robot.joint_count, len(robot.legs))
+    blank.remote = remote.encode(remote.Remote())
     seen = np.concatenate([state[key] for key in JOINT_STATE], axis=1)
     written = 0
     for row, place in enumerate(places.tolist()):
@@ -254,32 +254,6 @@ def walk_attachment(log_ns: Array, velocity: Mapping[str, Array]) -> bytes:
     columns: dict[str, Any] = {**velocity, "log_ns": log_ns}
     np.savez_compressed(content, **columns)
     return content.getvalue()
-
-
-def _blank(robot: RobotSpec) -> WholeState:
-    joints = robot.joint_count
-    return WholeState(
-        received_ns=0,
-        tick=0,
-        quaternion=np.zeros(4, np.float32),
-        gyroscope=np.zeros(3, np.float32),
-        accelerometer=np.zeros(3, np.float32),
-        q=np.zeros(joints, np.float32),
-        dq=np.zeros(joints, np.float32),
-        ddq=np.zeros(joints, np.float32),
-        torque=np.zeros(joints, np.float32),
-        temperature=np.zeros(joints, np.int16),
-        lost=np.zeros(joints, np.uint32),
-        foot_force=np.zeros(len(robot.legs), np.int16),
-        battery_percent=0,
-        battery_current_ma=0,
-        cell_millivolts=np.zeros(CELL_SLOTS, np.uint16),
-        voltage=0.0,
-        current=0.0,
-        imu_temperature=0,
-        remote=remote.encode(remote.Remote()),
-        raw=b"",
-    )
 
 
 def _copy_bag(foreign: Bag, named: LogMap, robot: RobotSpec, output: Path) -> int:

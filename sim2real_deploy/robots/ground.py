@@ -1,8 +1,9 @@
-"""The ground under the trunk, by the places where the feet came to rest.
+"""The height of the ground under the trunk, estimated from where the feet came to rest.
 
-A height that is only integrated drifts with every step. The feet know better: the trunk is as high
-above the ground as its legs are long, and the ground rises as the last footholds say. It then
-drifts with the way alone, by what the IMU's tilt is wrong; stepping in place, not at all.
+An integrated height drifts with every step. So the trunk is placed as high above the ground as its
+legs reach down, and the ground rises along the plane of the last footholds. What drift remains
+comes from the error of the IMU's tilt and grows with the distance walked: stepping in place adds
+none.
 """
 
 import math
@@ -11,11 +12,11 @@ from sim2real_deploy.robots.geometry import Vector
 
 FOLLOW_S = 0.1  # time constant with which the height follows the ground
 LEAST_FEET = 3  # footholds that make a plane
-LEAST_SPREAD = 1e-4  # m^4: footholds nearly in a line say nothing of the slope across it
+LEAST_SPREAD = 1e-4  # m^4: footholds nearly in a line do not tell the slope across it
 
 
 class Ground:
-    """Vectors in world axes."""
+    """All vectors are in world axes."""
 
     def __init__(self, feet: int) -> None:
         self._footholds: list[Vector | None] = [None] * feet
@@ -23,7 +24,7 @@ class Ground:
         self._last = (0.0, 0.0)
 
     def correct(self, position: Vector, standing: dict[int, Vector], elapsed: float) -> Vector:
-        """The trunk's position. `standing`: the feet at rest, as seen from the trunk."""
+        """The corrected position of the trunk. `standing` are the feet at rest, relative to it."""
         x, y, z = position
         moved_x, moved_y = x - self._last[0], y - self._last[1]
         self._last = x, y
@@ -41,7 +42,7 @@ class Ground:
         return x, y, z
 
     def _slope(self) -> tuple[float, float]:
-        """Of the plane through the last footholds, by least squares; level without one."""
+        """Slope of the least-squares plane through the last footholds; level without one."""
         known = [place for place in self._footholds if place is not None]
         if len(known) < LEAST_FEET:
             return 0.0, 0.0

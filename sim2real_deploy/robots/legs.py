@@ -1,4 +1,4 @@
-"""Leg kinematics in plain floats: for three joints, numpy's call overhead is ten times the work."""
+"""Leg kinematics in plain floats: for three joints, numpy's overhead is ten times the work."""
 
 import math
 from collections.abc import Sequence

@@ -1,12 +1,12 @@
 """Leg odometry from what every robot has: joint encoders, joint torques and an IMU.
 
-A loaded foot stands still on the ground, so the trunk moves relative to it; torques tell which feet
-are loaded. The accelerometer bridges the moments in between, and those alone: a robot that lies or
-hangs has no velocity here, where integrating would drift.
+A loaded foot stands still on the ground, so the trunk moves relative to it; joint torques tell
+which feet are loaded. The accelerometer only bridges the moments in between: integrating it would
+drift, so a robot that lies or hangs has no velocity here.
 
-Upwards, a foot counts later: it sinks in as it lands, before it is loaded, and comes back up while
-it is. Taken at once, every step would lower the trunk by some millimetres. What is left of that is
-taken out of the position by the ground: see `ground.py`.
+For vertical motion a foot counts only once it has settled. It sinks into the ground as it lands,
+before it counts as loaded, and rises again while it does: used at once, each step would lower the
+estimate by some millimetres. What remains of this error, `ground.py` removes from the position.
 """
 
 import math
@@ -20,9 +20,9 @@ GRAVITY = 9.81
 LOAD_FROM, LOAD_FULL = 15.0, 40.0  # N: a foot counts from the first on, fully from the second
 LEGS_TRUST_S = 0.03  # time constant with which the legs correct the accelerometer
 SETTLED_S = 0.12  # of load, after which a foot has come to rest in the ground
-SETTLING = 4  # power of the share of that time with which a foot counts upwards before
-SLIPPING = 0.2  # m/s of disagreement with the estimate at which a foot counts for half
-LONGEST_FLIGHT_S = 0.5  # with no foot loaded for longer, it lies or hangs
+SETTLING = 4  # until then its vertical weight is this power of the share of that time
+SLIPPING = 0.2  # m/s of disagreement with the estimate at which a foot's weight is halved
+LONGEST_FLIGHT_S = 0.5  # with no foot loaded for longer, the robot lies or hangs
 LONGEST_STEP_S = 0.1
 _NOWHERE = (0.0, 0.0, 0.0)
 
@@ -46,8 +46,8 @@ class LegOdometry:
         self.position: Vector = _NOWHERE  # m, world: starts at the origin
         self.velocity: Vector = _NOWHERE  # m/s, in the trunk's frame
         self.loads = [0.0] * len(self._legs)  # N on each foot
-        self._loaded_s = [0.0] * len(self._legs)  # for how long each foot has been loaded
-        self._unloaded_s = 0.0  # for how long none has been
+        self._loaded_s = [0.0] * len(self._legs)  # how long each foot has been loaded
+        self._unloaded_s = 0.0  # how long no foot has been
         self._ground = Ground(len(self._legs))
 
     @staticmethod
@@ -77,8 +77,8 @@ class LegOdometry:
     def _correct_by_legs(
         self, state: RobotState, rate: Vector, up: Vector, elapsed: float
     ) -> dict[int, Vector]:
-        """Draw the velocity to the one at which the loaded feet roll without slipping; returns
-        where those feet are that have come to rest."""
+        """Pull the velocity towards the one at which the loaded feet roll without slipping; returns
+        the positions of the feet that have come to rest."""
         (q, dq), torque = state.motion().tolist(), state.torque.tolist()
         level, rising, resting = _Mean(), _Mean(), dict[int, Vector]()
         for number, leg in enumerate(self._legs):
@@ -114,7 +114,7 @@ class LegOdometry:
 
 
 class _Mean:
-    """Of what the feet say; a foot that slips against the estimate counts less."""
+    """Mean of the feet's velocities; a foot that slips against the estimate counts less."""
 
     __slots__ = ("_sum", "_trust", "weights")
 
@@ -132,5 +132,5 @@ class _Mean:
         return x / self.weights, y / self.weights, z / self.weights
 
     def share(self, elapsed: float) -> float:
-        """How far to follow them in this time."""
+        """The share of the difference to correct in this time."""
         return 1.0 - math.exp(-elapsed * min(self._trust, 1.0) / LEGS_TRUST_S)

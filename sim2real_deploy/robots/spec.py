@@ -1,5 +1,6 @@
 """RobotSpec: the facts about one robot, read from config/robots/<name>.yaml and checked."""
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -12,20 +13,20 @@ from sim2real_deploy.configfile import Strict
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots.state import Floats
 
-# How many motor slots a message of each wire family carries; a robot uses the first ones.
+# Motor slots in a message of each wire family; a robot uses the first ones.
 MOTOR_SLOTS = {"go": 20, "hg": 35}
 
-# Hard bounds that no robot file and no policy can widen. Gains above them are a slipped decimal
-# point, not a controller: every joint would reach full torque within FULL_TORQUE_RAD of its target.
+# Hard bounds that no robot file and no policy can widen. Gains above them are mistakes: a joint
+# would reach full torque within FULL_TORQUE_RAD of its target.
 FULL_TORQUE_RAD = 0.1
 MOST_KD = 10.0  # Nms/rad; walking policies stay below 5 even on the largest joints
-LEAST_DAMPING = 0.5  # Nms/rad: less does not brake a leg
-WHEEL_RAD = 1e5  # how far a wheel may have turned: without a limit of its own
-HOTTEST_C = 110.0  # no winding tier above this: insulation and magnets suffer first
+LEAST_DAMPING = 0.5  # Nms/rad: with less a leg is not braked
+WHEEL_RAD = 1e5  # stands for no limit
+HOTTEST_C = 110.0  # upper bound of the winding tiers: above, insulation and magnets are damaged
 
 
 class Joint(Strict):
-    """One motor and the joint it drives. Its place in the list is its place on the wire."""
+    """One motor and the joint it drives. Its index in the list is its index on the wire."""
 
     name: str
     position: tuple[float, float]  # rad, the range that may be commanded
@@ -36,8 +37,8 @@ class Joint(Strict):
     sit: float  # rad, the pose it lies down in
     kp: float = Field(ge=0)  # Nm/rad, for standing up and sitting down
     kd: float = Field(ge=0, le=MOST_KD)  # Nms/rad
-    damping: float = Field(ge=LEAST_DAMPING, le=MOST_KD)  # Nms/rad, alone, in damping mode
-    wheel: bool = False  # turns without end and is commanded by velocity
+    damping: float = Field(ge=LEAST_DAMPING, le=MOST_KD)  # Nms/rad, the only gain in damping mode
+    wheel: bool = False  # turns without limits and is commanded by velocity
 
     @model_validator(mode="before")
     @classmethod
@@ -70,7 +71,7 @@ Vector3 = tuple[float, float, float]
 
 
 class LegGeometry(Strict):
-    """A leg as a chain of hinges, all frames parallel to the trunk's when every angle is zero."""
+    """A leg as a chain of hinges; at zero angles all frames are parallel to the trunk's."""
 
     origins: tuple[Vector3, ...]  # m, of each joint in its parent's frame, the foot's centre last
     axes: tuple[Literal["x", "y", "z"], ...]
@@ -91,9 +92,9 @@ class Leg(Strict):
 
 
 class Body(Strict):
-    """A body that hinges join to the base; all frames are parallel when every angle is zero."""
+    """A body connected to the base by hinges; at zero angles all frames are parallel."""
 
-    joints: tuple[str, ...] = ()  # from the base on; none: the base itself
+    joints: tuple[str, ...] = ()  # from the base outwards; none: the base itself
     axes: tuple[Literal["x", "y", "z"], ...] = ()
 
     @model_validator(mode="after")
@@ -141,34 +142,44 @@ class Battery(Strict):
 
 
 class RollFrame(Strict):
-    """A pose on the way from the back to the belly: hip outwards, thigh and calf (rad) of the legs
-    on the side it rolls to, and of the others; and how long it takes there (s)."""
+    """A pose of the roll from the back onto the belly: hip (outwards), thigh and calf, rad."""
 
-    lower: Vector3
-    upper: Vector3
-    seconds: float = Field(gt=0, le=5)
+    lower: Vector3  # legs on the side it rolls to
+    upper: Vector3  # the others
+    seconds: float = Field(gt=0, le=5)  # to reach it
+
+
+def _joint_array(value_of: Callable[[Joint], float]) -> "cached_property[Floats]":
+    """A property of the spec: one value per joint, read-only and made once."""
+
+    def of(spec: "RobotSpec") -> Floats:
+        array = np.array([value_of(joint) for joint in spec.joints], np.float32)
+        array.setflags(write=False)
+        return array
+
+    return cached_property(of)
 
 
 class RobotSpec(Strict):
-    """Everything the stack knows of a robot. Arrays come in SDK order."""
+    """Everything the stack knows about a robot. Arrays are in SDK order."""
 
     name: str
     title: str
     model: str  # MJCF file of the twin
-    joint_count: int = Field(gt=0)  # said twice on purpose: a lost row must not go unnoticed
+    joint_count: int = Field(gt=0)  # redundant on purpose: a missing row is noticed
     base_height: float = Field(gt=0)  # m, trunk above the ground when standing
-    put_down: Literal["sit", "gantry"] = "sit"  # how it ends: lying down, or let down on a rope
-    twin_only: str = ""  # why no real robot may be driven by this file, "" if one may
+    put_down: Literal["sit", "gantry"] = "sit"  # at the end: lies down, or is lowered on a rope
+    twin_only: str = ""  # why this file may not drive a real robot; "" if it may
     wire: Wire
     joints: tuple[Joint, ...]
     legs: dict[str, Leg]
-    bodies: dict[str, Body] = Field(default_factory=dict)  # motions are compared by one of them
+    bodies: dict[str, Body] = Field(default_factory=dict)  # motions are compared at one of them
     joint_orders: dict[str, tuple[str, ...]] = Field(default_factory=dict)  # of known policies
-    poses: dict[str, tuple[float, ...]] = Field(default_factory=dict)  # default ones, by project
+    poses: dict[str, tuple[float, ...]] = Field(default_factory=dict)  # default poses, by project
     # Ratios by joint, or by an ending that several share. Only identification uses them, so no
     # stored gate result depends on them.
     gears: dict[str, float] = Field(default_factory=dict, exclude=True)
-    get_up: tuple[RollFrame, ...] | None = None  # how it rolls over, where somebody has found out
+    get_up: tuple[RollFrame, ...] | None = None  # how it rolls over; None: not known
     temperature: Temperature
     battery: Battery
     sources: dict[str, str]  # where each group of facts comes from
@@ -186,14 +197,11 @@ class RobotSpec(Strict):
                 f"joints: {len(names)} do not fit the {MOTOR_SLOTS[self.wire.family]} motor slots "
                 f"of wire family '{self.wire.family}'"
             )
-        for leg, part in self.legs.items():
-            for name in part.joints:
-                if name not in names:
-                    raise ValueError(f"legs.{leg}.joints: there is no joint '{name}'")
-        for body, chain in self.bodies.items():
-            for name in chain.joints:
-                if name not in names:
-                    raise ValueError(f"bodies.{body}.joints: there is no joint '{name}'")
+        for group, chains in (("legs", self.legs), ("bodies", self.bodies)):
+            for key, chain in chains.items():
+                for name in chain.joints:
+                    if name not in names:
+                        raise ValueError(f"{group}.{key}.joints: there is no joint '{name}'")
         for order, joints in self.joint_orders.items():
             if sorted(joints) != sorted(names):
                 raise ValueError(f"joint_orders.{order}: must name every joint once")
@@ -211,66 +219,24 @@ class RobotSpec(Strict):
 
     @cached_property
     def wheels(self) -> tuple[int, ...]:
-        """The places of its wheels in the order of the joints; none for most robots."""
+        """Indices of the joints that are wheels; most robots have none."""
         return tuple(place for place, joint in enumerate(self.joints) if joint.wheel)
 
-    @cached_property
-    def position_low(self) -> Floats:
-        return self._array("position", 0)
-
-    @cached_property
-    def position_high(self) -> Floats:
-        return self._array("position", 1)
-
-    @cached_property
-    def stop_low(self) -> Floats:
-        return _frozen([(joint.stops or joint.position)[0] for joint in self.joints])
-
-    @cached_property
-    def stop_high(self) -> Floats:
-        return _frozen([(joint.stops or joint.position)[1] for joint in self.joints])
-
-    @cached_property
-    def velocity_limit(self) -> Floats:
-        return self._array("velocity")
-
-    @cached_property
-    def torque_limit(self) -> Floats:
-        return self._array("torque")
-
-    @cached_property
-    def stand_pose(self) -> Floats:
-        return self._array("stand")
-
-    @cached_property
-    def sit_pose(self) -> Floats:
-        return self._array("sit")
-
-    @cached_property
-    def kp(self) -> Floats:
-        return self._array("kp")
-
-    @cached_property
-    def kd(self) -> Floats:
-        return self._array("kd")
-
-    @cached_property
-    def damping(self) -> Floats:
-        return self._array("damping")
+    position_low = _joint_array(lambda joint: joint.position[0])
+    position_high = _joint_array(lambda joint: joint.position[1])
+    stop_low = _joint_array(lambda joint: (joint.stops or joint.position)[0])
+    stop_high = _joint_array(lambda joint: (joint.stops or joint.position)[1])
+    velocity_limit = _joint_array(lambda joint: joint.velocity)
+    torque_limit = _joint_array(lambda joint: joint.torque)
+    stand_pose = _joint_array(lambda joint: joint.stand)
+    sit_pose = _joint_array(lambda joint: joint.sit)
+    kp = _joint_array(lambda joint: joint.kp)
+    kd = _joint_array(lambda joint: joint.kd)
+    damping = _joint_array(lambda joint: joint.damping)
 
     @cached_property
     def foot_names(self) -> tuple[str, ...]:
         return tuple(leg.foot for leg in self.legs.values())
-
-    def _array(self, field: str, item: int | None = None) -> Floats:
-        values = [getattr(joint, field) for joint in self.joints]
-        return _frozen(values if item is None else [v[item] for v in values])
-
-
-def _frozen(values: list[float]) -> Floats:
-    array = np.array(values, np.float32)
-    array.setflags(write=False)
-    return array
 
 
 def load_robot(name: str | Path) -> RobotSpec:

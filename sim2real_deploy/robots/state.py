@@ -1,4 +1,4 @@
-"""What flows between the layers: a robot's state, and a command for its joints.
+"""The values that flow between the rooms: a robot's state, and a command for its joints.
 
 Arrays are float32 in the order of the robot's motors on the wire ("SDK order"); any other order
 exists only inside policy/.
@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
+CELL_SLOTS = 15  # for battery cells in a message, however many the pack has
+REMOTE_BYTES = 40
 
 
 class RobotState(Protocol):
-    """One decoded LowState: its motion, which every tick needs, and the rest by `whole`."""
+    """One decoded LowState: the motion, which every tick needs; `whole` gives the rest."""
 
     @property
     def received_ns(self) -> int:
@@ -64,7 +66,7 @@ class RobotState(Protocol):
         """`gyroscope` as plain numbers."""
 
     def whole(self) -> "WholeState":
-        """With everything else that the sample says."""
+        """The state with everything else in the sample."""
 
 
 @dataclass(slots=True)
@@ -89,10 +91,37 @@ class WholeState:
     voltage: float
     current: float
     imu_temperature: int
-    remote: bytes  # 40 bytes of the wireless controller
+    remote: bytes  # of the wireless controller, REMOTE_BYTES
     raw: bytes
     # Each motor's mode as its board reports it; empty where the state does not carry it.
     motor_mode: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+
+    @classmethod
+    def blank(cls, joints: int, legs: int) -> "WholeState":
+        """All zeros; for `dataclasses.replace` to fill in."""
+        vector, row = np.zeros(3, np.float32), np.zeros(joints, np.float32)
+        return cls(
+            received_ns=0,
+            tick=0,
+            quaternion=np.zeros(4, np.float32),
+            gyroscope=vector,
+            accelerometer=vector,
+            q=row,
+            dq=row,
+            ddq=row,
+            torque=row,
+            temperature=np.zeros(joints, np.int16),
+            lost=np.zeros(joints, np.uint32),
+            foot_force=np.zeros(legs, np.int16),
+            battery_percent=0,
+            battery_current_ma=0,
+            cell_millivolts=np.zeros(CELL_SLOTS, np.uint16),
+            voltage=0.0,
+            current=0.0,
+            imu_temperature=0,
+            remote=bytes(REMOTE_BYTES),
+            raw=b"",
+        )
 
     def motion(self) -> Floats:
         return np.stack((self.q, self.dq))
@@ -118,7 +147,7 @@ class JointCommand:
     kp: Floats
     kd: Floats
     torque: Floats
-    # All five, where they are the rows of one array; not handed on by dataclasses.replace.
+    # All five as one array, if they are its rows; dataclasses.replace does not pass it on.
     _block: Floats | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
@@ -136,7 +165,7 @@ class JointCommand:
 
     @classmethod
     def damping(cls, joints: int, kd: float) -> "JointCommand":
-        """Resist motion and nothing else: where every stop ends."""
+        """Only resist motion; every stop ends in this command."""
         zero = np.zeros(joints, np.float32)
         return cls(zero, zero, zero, np.full(joints, kd, np.float32), zero)
 

@@ -1,5 +1,5 @@
-"""Short lists of plain floats: in a loop that sleeps between ticks numpy's code is cold in the
-caches, while the interpreter's is not."""
+"""Vectors as short lists of plain floats. A loop that sleeps between ticks finds numpy's code
+evicted from the caches; the interpreter's is not."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -19,5 +19,5 @@ def clip(values: Numbers, bounds: Bounds) -> list[float]:
 
 
 def as_recorded(values: Iterable[float]) -> tuple[float, ...]:
-    """Three values in single precision: a recording then holds the very values that were used."""
+    """Three values rounded to single precision, so that a recording holds exactly what was used."""
     return _AS_RECORDED.unpack(_AS_RECORDED.pack(*values))

@@ -1,6 +1,7 @@
 """The rt/lowstate message as a buffer that the sensor models write into."""
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,6 @@ Vector = npt.NDArray[np.float64]
 _IMU_VALUES = 13  # quaternion, gyroscope, accelerometer, roll pitch yaw
 _SIDE_BY_SIDE = ("q", "dq", "ddq", "tau_est")  # in either family's motor_state
 _TICK = struct.Struct("<I")
-CELL_SLOTS = 15  # in the message, whatever the pack has
 
 
 class StateMessage(StateEncoder):
@@ -38,7 +38,7 @@ class StateMessage(StateEncoder):
         feet = "foot_force" in (layout.dtype.names or ())
         blank = np.zeros(len(robot.legs), np.int16)
         self.foot_force = self._fields["foot_force"][0] if feet else blank
-        self.slow = _blank(robot)  # temperatures, battery, remote: sent after the next `refresh`
+        self.slow = _slow_fields(robot)  # temperatures, battery, remote: sent after `refresh`
 
     def refresh(self) -> None:
         """Write the temperatures, power and remote of `slow`."""
@@ -53,29 +53,11 @@ class StateMessage(StateEncoder):
         return self._finish()
 
 
-def _blank(robot: RobotSpec) -> WholeState:
+def _slow_fields(robot: RobotSpec) -> WholeState:
     joints = robot.joint_count
-    nothing = np.zeros(0, np.float32)
-    return WholeState(
-        received_ns=0,
-        tick=0,
-        quaternion=nothing,
-        gyroscope=nothing,
-        accelerometer=nothing,
-        q=nothing,
-        dq=nothing,
-        ddq=nothing,
-        torque=nothing,
-        temperature=np.zeros(joints, np.int16),
-        lost=np.zeros(joints, np.uint32),
-        foot_force=np.zeros(0, np.int16),
-        battery_percent=0,
-        battery_current_ma=0,
-        cell_millivolts=np.zeros(CELL_SLOTS, np.uint16),
-        voltage=0.0,
-        current=0.0,
+    return replace(
+        WholeState.blank(joints, len(robot.legs)),
         imu_temperature=40,
         remote=remote.encode(remote.Remote()),
-        raw=b"",
         motor_mode=np.ones(joints, np.uint8),
     )
