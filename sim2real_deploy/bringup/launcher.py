@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
@@ -62,8 +63,9 @@ class Launcher:
 
     def run(self) -> int:
         """Runs until an essential process ends or a signal arrives; then stops all in order."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in stop_order.stop_signals():
             signal.signal(number, lambda *_: self._asked_to_stop.set())
+        signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # paused, it could stop nothing
         exit_code = 0
         try:
             for process in self._processes:
@@ -80,7 +82,8 @@ class Launcher:
                     break
                 self._respawn()
         finally:
-            self._status.stop()
+            with suppress(OSError):  # the terminal may be gone
+                self._status.stop()
             self._stop()
         if self._asked_to_stop.is_set():  # a process told to end may still report a failure
             codes = (r.popen.returncode for r in self._running if r.process.essential)
@@ -143,11 +146,13 @@ class Launcher:
 
     def _relay(self, name: str, colour: str, output: IO[str]) -> None:
         for line in output:
-            if line.startswith(STATUS) and self._live:
-                self._status.update(Text(line.strip()))
-            else:
-                self._say(name, colour, line.strip(STATUS + "\n"))
+            with suppress(OSError):
+                if line.startswith(STATUS) and self._live:
+                    self._status.update(Text(line.strip()))
+                else:
+                    self._say(name, colour, line.strip(STATUS + "\n"))
 
     def _say(self, name: str, colour: str, line: str) -> None:
         text = Text.assemble((f"{name:>18} ", colour), Text.from_ansi(line))
-        self._console.print(text, soft_wrap=True)
+        with suppress(OSError):  # the terminal is gone: what it would have shown is lost
+            self._console.print(text, soft_wrap=True)

@@ -26,12 +26,13 @@ from rclpy.signals import SignalHandlerOptions
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import config_file
 from sim2real_deploy.runtime.parent import end_with_parent
-from sim2real_deploy.runtime.stop_order import LAUNCHER_PID, StopTurn
+from sim2real_deploy.runtime.stop_order import LAUNCHER_PID, StopTurn, stop_signals
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 # For bit-exact replay: reliable, and ten seconds deep in case the recorder is delayed.
 REPLAYED = QoSProfile(depth=500)
 SENSOR = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
+NAMESPACE = "namespace"  # of the robot that a status on /diagnostics, which has none, is about
 FAST_DDS = "rmw_fastrtps_cpp"
 TRANSPORT = "FASTDDS_BUILTIN_TRANSPORTS"
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
@@ -39,7 +40,8 @@ LOCALHOST_ONLY = "ROS_LOCALHOST_ONLY"  # Humble's equivalent of the discovery ra
 PROFILES = "FASTDDS_DEFAULT_PROFILES_FILE"
 PROFILES_BEFORE_3 = "FASTRTPS_DEFAULT_PROFILES_FILE"  # Humble, Jazzy; Fast DDS 3 warns about it
 KILTED = 9  # rclpy's major version there: the first ROS 2 with Fast DDS 3
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Ctrl-Z reaches every process of a bring-up: the robot would go on with nobody to watch it.
+NO_PAUSE = (signal.SIGTSTP, signal.SIGTTOU)
 REPEATED_S = 0.3  # a second signal sooner than this is a duplicate of the first
 CLOSING_S = 10.0  # sitting down takes a few seconds; after these, something hangs
 
@@ -204,8 +206,10 @@ def _watch_signals(stop: ProcessEnd) -> None:
     """
     read_end, write_end = socket.socketpair()
     write_end.setblocking(False)
-    for number in STOP_SIGNALS:
+    for number in stop_signals():
         signal.signal(number, lambda *_: None)
+    for number in NO_PAUSE:
+        signal.signal(number, signal.SIG_IGN)
     signal.set_wakeup_fd(write_end.fileno(), warn_on_full_buffer=False)
 
     def watch() -> None:

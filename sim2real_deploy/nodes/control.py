@@ -320,6 +320,7 @@ def build(stop: ProcessEnd, kind: type[ControlNode] = ControlNode) -> Sequence[N
 
 def main() -> None:
     realtime.prefer_this_process()
+    realtime.drop_unread_output()
     run(build)
 
 

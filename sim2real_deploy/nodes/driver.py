@@ -9,7 +9,6 @@ from geometry_msgs.msg import Twist, TwistStamped
 from nav_msgs.msg import Odometry
 from rclpy.duration import Duration
 from rclpy.node import Node
-from rclpy.time import Time
 from sensor_msgs.msg import BatteryState, Imu, JointState, Joy
 from std_msgs.msg import Float32MultiArray, Float64MultiArray, String, UInt8MultiArray
 from std_srvs.srv import Trigger
@@ -149,8 +148,9 @@ class Driver(Node):
         velocity.offer(twist.linear.x, twist.linear.y, twist.angular.z, self._now_ns(), source)
 
     def _on_stamped(self, message: TwistStamped) -> None:
-        stamp = Time.from_msg(message.header.stamp).nanoseconds
-        if is_stale(stamp, self.get_clock().now().nanoseconds):
+        stamp = message.header.stamp
+        stamp_ns = stamp.sec * 1_000_000_000 + stamp.nanosec  # Time would raise before 1970
+        if is_stale(stamp_ns, self.get_clock().now().nanoseconds):
             self._controller.velocity.rejected += 1
             return
         self._offer(message.twist, PLANNER)

@@ -23,7 +23,15 @@ from sim2real_deploy import __version__
 from sim2real_deploy.bags import Message, Qos, Topic, definitions
 from sim2real_deploy.bags.recording import RunRecorder, Storage
 from sim2real_deploy.bags.runs import attached
-from sim2real_deploy.nodes.common import LATCHED, WIRE, Parameter, ProcessEnd, declare, run
+from sim2real_deploy.nodes.common import (
+    LATCHED,
+    NAMESPACE,
+    WIRE,
+    Parameter,
+    ProcessEnd,
+    declare,
+    run,
+)
 from sim2real_deploy.nodes.raw_topics import RawTopics
 from sim2real_deploy.policy.contract import bundle_folder, listed
 from sim2real_deploy.robots import RobotSpec, load_robot
@@ -249,6 +257,7 @@ class Recorder(Node):
             status.level, status.message = DiagnosticStatus.OK, "recording"
         lost = self._topics.lost
         facts = {
+            NAMESPACE: self.get_namespace(),
             "run": str(recording.directory),
             "received": str(sum(recording.received.values())),
             "dropped": str(dropped),

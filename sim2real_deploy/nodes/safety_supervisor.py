@@ -27,6 +27,7 @@ from sim2real_deploy.nodes.common import (
     CLOCK,
     FOREIGN_SIMULATOR,
     LATCHED,
+    NAMESPACE,
     WIRE,
     Parameter,
     ProcessEnd,
@@ -36,9 +37,13 @@ from sim2real_deploy.nodes.common import (
 from sim2real_deploy.preflight import admission
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.local_channel import LocalChannel, run_directory
-from sim2real_deploy.runtime.realtime import prefer_interpreter, prefer_this_process
+from sim2real_deploy.runtime.realtime import (
+    drop_unread_output,
+    prefer_interpreter,
+    prefer_this_process,
+)
 from sim2real_deploy.runtime.world_clock import open_clock
-from sim2real_deploy.safety.chain import Report, Stop
+from sim2real_deploy.safety.chain import PASSIVE, Report, Stop
 from sim2real_deploy.safety.events import Reaction
 from sim2real_deploy.safety.incident import incident
 from sim2real_deploy.safety.settings import load_events
@@ -157,7 +162,7 @@ class SafetySupervisor(Node):
         self.loop.press(what)
         supervisor = self.loop.supervisor
         latched = self.loop.alive and supervisor.latched >= level
-        idle = "" if supervisor.taken_over else nothing_to_stop(before)
+        idle = "" if self.loop.commands else nothing_to_stop(before)
         response.success = latched and not idle
         words = f"{supervisor.latched.name.lower()}: {supervisor.latched_reason}"
         response.message = f"{idle}; latched: {supervisor.latched_reason}" if idle else words
@@ -228,7 +233,7 @@ class SafetySupervisor(Node):
         array.header.stamp = self.get_clock().now().to_msg()
         state = self._status()  # a latched stop outlives the event that caused it
         state.name = f"{self.get_name()}: state"
-        where = KeyValue(key="namespace", value=self.get_namespace())  # /diagnostics has none
+        where = KeyValue(key=NAMESPACE, value=self.get_namespace())  # /diagnostics has none
         state.values = [*state.values, where]
         watches = self.loop.supervisor.watches.values()
         array.status = [state, *(self._status_of(watch) for watch in watches)]
@@ -264,7 +269,7 @@ class SafetySupervisor(Node):
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
-            if status.name == "recorder":
+            if status.name == "recorder" and spoken_of(status) == self.get_namespace():
                 # A recorder that reports it is not recording counts as silent from the start.
                 well = status.level != DiagnosticStatus.ERROR
                 if well or self._recorder.heard_ns is None:
@@ -273,9 +278,10 @@ class SafetySupervisor(Node):
     def _on_run(self, message: String) -> None:
         """Where the bag is. Only a folder inside our runs is accepted: a message must not be able
         to choose any path."""
-        run = Path(message.data).resolve()
-        if run.parent == self._runs.resolve() and run.is_dir():
-            self._recorder.run = run
+        with suppress(OSError, RuntimeError, ValueError):  # no path, or a loop of links
+            run = Path(message.data).resolve()
+            if run.parent == self._runs.resolve() and run.is_dir():
+                self._recorder.run = run
 
     def _watch(self, watch: Callable[[], None]) -> None:
         """One of the slow threads. If it fails, its last word would stay for ever: then nothing
@@ -347,11 +353,16 @@ class SafetySupervisor(Node):
         self.get_logger().info(f"incident file: {path}")
 
 
+def spoken_of(status: DiagnosticStatus) -> str:
+    """The namespace that a status is of; "" if it names none. /diagnostics is all robots'."""
+    return next((pair.value for pair in status.values if pair.key == NAMESPACE), "")
+
+
 def nothing_to_stop(report: Report | None) -> str:
     """If no command of ours moves the robot, words that tell the person so; otherwise ""."""
     if report is None:
         return "nothing to stop: control is not running; use the robot's remote"
-    if report.mode == "passive":
+    if report.mode == PASSIVE:
         return (
             "nothing to stop: control is passive and sends nothing; a robot in its own sport mode "
             "is stopped with its remote"
@@ -365,4 +376,5 @@ def build(end: ProcessEnd) -> Sequence[Node]:
 
 if __name__ == "__main__":
     prefer_this_process()
+    drop_unread_output()
     run(build)

@@ -20,13 +20,13 @@ from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import (
     ROBOT,
-    STOP_SIGNALS,
     Parameter,
     declare,
     talk_by_sockets,
 )
 from sim2real_deploy.nodes.keyboard import HELP, REQUESTS, Keyboard
 from sim2real_deploy.nodes.stack_client import StackClient
+from sim2real_deploy.runtime.stop_order import stop_signals
 
 PARAMETERS = (
     ROBOT,
@@ -107,7 +107,7 @@ def drive(terminal: int) -> None:
 
 
 def main() -> None:
-    for number in STOP_SIGNALS:  # also where a shell left them ignored
+    for number in stop_signals():  # also where a shell left them ignored
         signal.signal(number, signal.default_int_handler)
     try:
         with raw_terminal() as terminal, contextlib.suppress(KeyboardInterrupt):

@@ -10,6 +10,7 @@ import os
 import struct
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 FIFO_PRIORITY = 60  # above ordinary work, below the kernel's own threads
@@ -28,6 +29,17 @@ def calm_interpreter() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+
+
+def drop_unread_output() -> None:
+    """From now on a line that nobody reads is dropped. A log call holds the interpreter while it
+    writes: a launcher that is stopped, or a terminal that hangs, would stop the loop with it."""
+    for descriptor in (1, 2):
+        with suppress(OSError):  # a socket cannot be opened again
+            unhurried = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
+            own = os.open(f"/proc/self/fd/{descriptor}", unhurried)  # the shell's stays as it is
+            os.dup2(own, descriptor)
+            os.close(own)
 
 
 def lock_memory() -> str:

@@ -7,6 +7,7 @@ removes however the process ends.
 """
 
 import os
+import signal
 import socket
 import time
 from collections.abc import Mapping
@@ -14,6 +15,14 @@ from collections.abc import Mapping
 LAUNCHER_PID = "SIM2REAL_LAUNCHER_PID"
 PLACE = "SIM2REAL_PLACE"  # "2/4": second of four to start, so third to stop
 PATIENCE_S = 10.0
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Those that ask a process to end: a person, a service manager, Ctrl-\\, and a terminal that is
+    gone, as when the connection of who started the stack is lost. With `nohup` that one is not."""
+    asked = signal.SIGINT, signal.SIGTERM, signal.SIGQUIT
+    kept = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return asked if kept else (*asked, signal.SIGHUP)
 
 
 def environment(index: int, processes: int) -> dict[str, str]:

@@ -26,6 +26,7 @@ REASON_BYTES = 160
 MODE_BYTES = 16
 STAGE_BYTES = 16
 PARTICIPANT_BYTES = 40
+PASSIVE = "passive"  # control's name for the mode in which it has sent nothing yet
 WALKING = "walking"  # control's name for the mode in which the policy moves the robot
 RECOVERING = "recovering"  # and for the one in which it gets up after a fall
 

@@ -22,6 +22,7 @@ from sim2real_deploy.runtime.realtime import (
 )
 from sim2real_deploy.safety.chain import (
     HEARTBEAT_PERIOD_NS,
+    PASSIVE,
     Stop,
     SupervisorSide,
     Verdict,
@@ -76,6 +77,7 @@ class SupervisorLoop:
         self._commands = link.participant.reader(LOW_CMD, FAMILIES[robot.wire.family].command)
         self._wire = CommandWatch(robot, link.participant.who, link.participant.key)
         self._control: ControlProcess | None = None
+        self.commands = False  # we damp the robot in control's place
         self._heartbeat_ns = 0
         self._asked = threading.Condition()
         self._pressed: set[str] = set()
@@ -219,10 +221,12 @@ class SupervisorLoop:
 
     def _act(self, decision: CycleResult, now_ns: int) -> None:
         if decision.take_over:
+            self.commands = self._has_commanded()
             if self._control is not None:
                 self._control.kill()
             self.chain.forget()
-        if self.supervisor.taken_over:
+        self.commands = self.commands and self.supervisor.taken_over
+        if self.commands:
             self._link.send(self._damping)
         changed = decision.verdict != self.verdict
         if changed or now_ns - self._heartbeat_ns >= HEARTBEAT_PERIOD_NS:
@@ -232,6 +236,12 @@ class SupervisorLoop:
         self.history.extend(decision.changes)
         if decision.stopped:
             self.stops.append(now_ns)
+
+    def _has_commanded(self) -> bool:
+        """Where control was passive, and the wire never showed a command of its own, the robot is
+        its own sport mode's: damping beside that would be two writers, which is worse than none."""
+        report = self.chain.report
+        return report is None or report.mode != PASSIVE or self._wire.command is not None
 
     def _send_heartbeat(self, verdict: Verdict, now_ns: int) -> None:
         self._heartbeat_ns = now_ns

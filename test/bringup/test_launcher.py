@@ -63,13 +63,42 @@ def test_at_a_terminal_a_status_replaces_the_one_before():
     assert any(line.strip().endswith("done") for line in written.splitlines())
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 @pytest.mark.parametrize("code", [0, 3])
-def test_an_interrupted_bring_up_ends_as_its_processes_judge(code):
+def test_an_interrupted_bring_up_ends_as_its_processes_judge(number, code):
     command = [sys.executable, "-c", LAUNCH, JUDGE.format(code=code)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert "ready" in process.stdout.readline()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTSTP)  # Ctrl-Z: a launcher that is paused could stop nothing
+        process.send_signal(number)
         assert process.wait(20) == code
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo terminals")
+def test_a_terminal_that_is_gone_ends_the_processes_in_order(tmp_path):
+    """With it goes what the launcher writes: that must not keep it from stopping them."""
+    some = f"""
+import signal, sys, time, pathlib
+def end(*_):
+    pathlib.Path({str(tmp_path / "ended")!r}).touch()
+    sys.exit(0)
+signal.signal(signal.SIGINT, end)
+print("ready", flush=True)
+while True:
+    print("and more", flush=True)
+    time.sleep(0.01)
+"""
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-c", LAUNCH, some]
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    shown = b""
+    while b"ready" not in shown:
+        shown += os.read(ours, 4096)
+    os.close(ours)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(20) == 0
+    assert (tmp_path / "ended").exists()
 
 
 @pytest.mark.parametrize(("domain", "ros"), [("77", "5"), ("free", None)])

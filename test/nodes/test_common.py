@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,9 @@ NODE = textwrap.dedent("""
 """)
 
 
-def start(*arguments: str, **environment: str) -> subprocess.Popen:
+def start(*arguments: str, before: Sequence[str] = (), **environment: str) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-c", NODE, "--ros-args", *arguments],
+        [*before, sys.executable, "-c", NODE, "--ros-args", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -40,14 +41,69 @@ def start(*arguments: str, **environment: str) -> subprocess.Popen:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+ENDS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
+
+
+@pytest.mark.parametrize("number", ENDS)
 def test_a_signal_closes_the_nodes(number):
+    """A terminal or an SSH connection that is lost is one: SIGHUP once killed control and
+    supervisor in the same moment, and left the robot with the last command of its walk."""
     process = start("-p", "domain:=7")
     assert process.stdout.readline() == "7\n"
     process.send_signal(number)
     out, _ = process.communicate(timeout=20)
     assert out == "closed\n"
     assert process.returncode == 0
+
+
+def test_nothing_pauses_a_node():
+    """Ctrl-Z reaches control and supervisor alike."""
+    process = start("-p", "domain:=7")
+    assert process.stdout.readline() == "7\n"
+    for number in (signal.SIGTSTP, signal.SIGTTOU):
+        process.send_signal(number)
+    process.send_signal(signal.SIGINT)
+    try:
+        out, _ = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert out == "closed\n"
+
+
+def test_a_node_started_with_nohup_outlives_its_terminal():
+    process = start("-p", "domain:=7", before=["nohup"])
+    assert process.stdout.readline() == "7\n"
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.0)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=20)[0] == "closed\n"
+
+
+UNREAD = textwrap.dedent("""
+    import sys, rclpy
+    from sim2real_deploy.runtime.realtime import drop_unread_output
+    drop_unread_output()
+    rclpy.init()
+    log = rclpy.create_node("loud").get_logger()
+    for _ in range(3000):
+        log.warning("a line that nobody reads, and then some more of it")
+    open(sys.argv[1], "w").write("done")
+""")
+
+
+def test_a_log_that_nobody_reads_holds_nothing_up(tmp_path):
+    """It holds the interpreter meanwhile: behind a launcher that was stopped, or a terminal that
+    hung, the supervisor and the control loop stood still."""
+    command = [sys.executable, "-c", UNREAD, str(tmp_path / "done")]
+    environment = {**os.environ, "ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
+    assert (tmp_path / "done").read_text() == "done"
 
 
 @pytest.mark.parametrize("value", ["400", "-1", "abc", "1.5"])

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import rclpy
@@ -9,7 +11,7 @@ from geometry_msgs.msg import Twist, TwistStamped
 from nav_msgs.msg import Odometry
 from rclpy.executors import SingleThreadedExecutor
 
-from sim2real_deploy.nodes.driver import covariance, is_stale, pose_deviations
+from sim2real_deploy.nodes.driver import Driver, covariance, is_stale, pose_deviations
 from sim2real_deploy.nodes.frames import Frames, transform_of
 from sim2real_deploy.nodes.velocity_topic import VelocityTopic
 from support.wire_support import free_domain
@@ -30,6 +32,20 @@ S = 1_000_000_000
 )
 def test_a_stamped_command_is_of_now_or_not_taken(stamp_ns: int, now_ns: int, stale: bool) -> None:
     assert is_stale(stamp_ns, now_ns) is stale
+
+
+@pytest.mark.parametrize("sec", [-1, -(1 << 31), (1 << 31) - 1])
+def test_a_command_with_an_impossible_stamp_is_counted_and_ends_nothing(sec: int) -> None:
+    """rclpy's Time raises for a time before 1970: one such message ended control in mid-walk."""
+    velocity = SimpleNamespace(rejected=0)
+    clock = SimpleNamespace(now=lambda: SimpleNamespace(nanoseconds=1_700_000_000 * S))
+    node: Any = SimpleNamespace(
+        _controller=SimpleNamespace(velocity=velocity), get_clock=lambda: clock
+    )
+    message = TwistStamped()
+    message.header.stamp.sec = sec
+    Driver._on_stamped(node, message)
+    assert velocity.rejected == 1
 
 
 def test_frames_follow_rep_105_and_two_robots_differ() -> None:

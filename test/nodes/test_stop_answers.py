@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed")
 
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
@@ -37,9 +38,14 @@ def test_a_stop_that_stops_nothing_says_so() -> None:
     ("report", "stops"), [(SimpleNamespace(mode="passive"), False), (None, False), (WALKING, True)]
 )
 def test_a_stop_succeeds_where_there_was_something_to_stop(report: Any, stops: bool) -> None:
-    latched = SimpleNamespace(latched=Stop.ESTOP, latched_reason="called", taken_over=False)
-    chain = SimpleNamespace(report=report)
-    loop = SimpleNamespace(chain=chain, press=lambda _: None, supervisor=latched, alive=True)
+    latched = SimpleNamespace(latched=Stop.ESTOP, latched_reason="called")
+    loop = SimpleNamespace(
+        chain=SimpleNamespace(report=report),
+        press=lambda _: None,
+        supervisor=latched,
+        alive=True,
+        commands=False,
+    )
     node: Any = SimpleNamespace(loop=loop)
     answer = SafetySupervisor._press(node, "estop", Stop.ESTOP, Trigger.Response())
     assert answer.success is stops
@@ -90,6 +96,27 @@ def test_a_message_does_not_choose_where_files_go(tmp_path: Path) -> None:
         assert node._recorder.run is None, path
     SafetySupervisor._on_run(node, String(data=str(runs / "run1")))
     assert node._recorder.run == (runs / "run1").resolve()
+
+
+def test_a_path_that_cannot_be_does_not_end_the_supervisor(tmp_path: Path) -> None:
+    """It did, with the robot in mid-walk: one message on `recorder/run` was enough."""
+    node: Any = SimpleNamespace(_runs=tmp_path, _recorder=RecorderHealth())
+    (tmp_path / "loop").symlink_to("loop")
+    for path in (f"{tmp_path}/{'a' * 400}", f"{tmp_path}/loop", "", "a/" * 5000, "a\0b"):
+        SafetySupervisor._on_run(node, String(data=path))
+        assert node._recorder.run is None, path
+
+
+def test_another_robots_recorder_is_not_ours() -> None:
+    """/diagnostics has no namespace: what one robot's recorder says kept a second robot, whose own
+    had died, fit to walk unrecorded."""
+    node: Any = SimpleNamespace(_recorder=RecorderHealth(), get_namespace=lambda: "/dog1")
+    for namespace, heard in (("/dog2", False), ("", False), ("/dog1", True)):
+        status = DiagnosticStatus(name="recorder", level=DiagnosticStatus.OK)
+        if namespace:
+            status.values = [KeyValue(key="namespace", value=namespace)]
+        SafetySupervisor._on_diagnostics(node, DiagnosticArray(status=[status]))
+        assert (node._recorder.heard_ns is not None) is heard, namespace
 
 
 @pytest.mark.parametrize(("recorded", "silence"), [(True, True), (False, False)])

@@ -136,6 +136,30 @@ def test_a_control_that_left_while_its_last_command_drives_is_replaced(watched: 
     assert loop.verdict.stop is Stop.ESTOP
 
 
+@pytest.mark.parametrize(
+    ("mode", "commanded", "damps"),
+    [("passive", False, False), ("passive", True, True), ("walking", False, True)],
+)
+def test_a_passive_control_that_dies_is_not_damped_beside_sport_mode(
+    watched: Watched, mode: str, commanded: bool, damps: bool
+) -> None:
+    """The vendor's sport mode holds that robot: 250 damping commands a second of ours beside its
+    own would make it collapse."""
+    loop = gone(watched, drives=False, leaving=False)
+    said = loop.chain.report
+    assert said is not None
+    loop.chain.report = replace(said, mode=mode, damping=mode == "passive")
+    loop._wire._control = DAMPING.participant
+    if not commanded:
+        loop._wire.command, loop._wire.damping = None, False
+    for _ in range(3):
+        loop._cycle(None, loop.now_ns())
+    assert loop.supervisor.taken_over
+    assert loop.verdict.stop is Stop.ESTOP
+    assert loop.commands is damps
+    assert bool(loop._link.counters.sent) is damps
+
+
 def test_a_wild_command_before_a_good_one_is_an_estop(watched: Watched) -> None:
     loop = watched.loop
     loop._stopping.set()
