@@ -6,7 +6,7 @@ twin and, on request, fine-tuning for a wrong robot.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ import numpy as np
 
 from sim2real_deploy.analysis.gap.closed_loop import How, tape_walk
 from sim2real_deploy.analysis.gap.world_fit import World
-from sim2real_deploy.analysis.loop.loop import Settings, fine_tuning, run_loop
-from sim2real_deploy.analysis.loop.tracking import track
+from sim2real_deploy.analysis.loop.loop import TWIN, Settings, fine_tuning, run_loop
+from sim2real_deploy.analysis.loop.tracking import Tracking, track
 from sim2real_deploy.analysis.loop.workshop import Workshop, digest_of
 from sim2real_deploy.bags.import_log import EPOCH_NS, WALK_ATTACHMENT, walk_attachment
 from sim2real_deploy.bags.wire_bag import WireBag
@@ -24,9 +24,11 @@ from sim2real_deploy.checks import Check
 from sim2real_deploy.console import Progress
 from sim2real_deploy.gate.workers import policy_digest
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
+from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.training.config import load_training
+from sim2real_deploy.training.nominal import nominal_of
 from sim2real_deploy.twin.config import Imperfections
-from sim2real_deploy.twin.files import TwinFile, write_twin_file
+from sim2real_deploy.twin.files import TwinFile, load_imperfections, write_twin_file
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.per_joint import named
 
@@ -89,9 +91,8 @@ def robots_part(
         for seed in range(1, seeds + 1):
             title = f"robot {number}, seed {seed}"
             share = (number * seeds + seed - 1) / total
-            place = folder / f"robot_{number}"
             told = lambda words, t=title, s=share: progress(f"{t}: {words}", s)  # noqa: E731
-            found = _one(bundle, nominal, number, seed, steps, wrong, place, told)
+            found = _one(bundle, nominal, number, seed, steps, wrong, folder, told)
             raw[title] = found
             before, after, wide = (found[name]["velocity"] for name in ("start", "loop", "wide"))
             lost = {n: found[n]["falls"] + found[n]["stops"] for n in ("start", "loop")}
@@ -107,6 +108,7 @@ def robots_part(
                     lost_here = f"{figures['falls']} falls, {figures['stops']} stops"
                     rows.append([f"{title}, {name}", figures["velocity"], figures["turning"],
                                  lost_here])  # fmt: skip
+            rows.append([f"{title}, identified", "", "", _words(found["identified"])])
     return BenchPart(checks, rows, raw)
 
 
@@ -117,9 +119,10 @@ def _one(
     seed: int,
     steps: int,
     wrong: bool,
-    place: Path,
+    folder: Path,
     told: Any,
 ) -> dict[str, Any]:
+    place = folder / f"robot_{number}"
     hidden = hidden_twin(bundle, nominal, number)
     bag = place / "walk"
     if not (bag / "metadata.yaml").is_file():
@@ -131,13 +134,13 @@ def _one(
     loop = run_loop(settings, place / "loop", told)
     policies = {"start": bundle, "loop": load_bundle(loop.bundle, bundle.spec)}
     told("wide randomisation")
-    policies["wide"] = _fine_tuned(place, bundle, "default", "wide", steps, seed)
+    policies["wide"] = _fine_tuned(folder, bundle, "default", "wide", steps, seed)
     if wrong:
         told("a wrong robot")
-        path = place / "wrong.yaml"
+        path = folder / "wrong.yaml"
         if not path.is_file():
             write_twin_file(path, _wrong(bundle, nominal))
-        policies["wrong"] = _fine_tuned(place, bundle, str(path.resolve()), "wrong", steps, seed)
+        policies["wrong"] = _fine_tuned(folder, bundle, str(path.resolve()), "wrong", steps, seed)
     shop = Workshop(place / "judged")
     found: dict[str, Any] = {}
     for name, policy in policies.items():
@@ -146,10 +149,12 @@ def _one(
             "robot": hidden.model_dump(mode="json"),
             "policy": policy_digest(policy),
             "seeds": [JUDGED.start, JUDGED.stop],
+            "measures": [field.name for field in fields(Tracking)],
         }
         make = _judge(policy, hidden)
         found[name] = dict(shop.step("track", inputs, make).result)
     tuned = loop["finetune"].result
+    identified = load_imperfections(str(loop["learn"].folder / TWIN), bundle.spec.name)
     return {
         **found,
         "seconds": loop.seconds,
@@ -158,7 +163,25 @@ def _one(
         "gap_after": [run["gap"] for run in loop["gap_after"].result["runs"]],
         "gate": loop["gate"].result["succeeded"],
         "hidden": hidden.motors.model_dump(mode="json"),
+        "identified": _compared(bundle.spec, identified, hidden),
     }
+
+
+def _compared(spec: RobotSpec, found: Imperfections, hidden: Imperfections) -> dict[str, Any]:
+    """What the loop identified beside the truth that it never saw."""
+    own, true = nominal_of(found, spec), nominal_of(hidden, spec)
+    return {
+        "strength_off": float(np.abs(own.strength / true.strength - 1).max()),
+        "delay_ms": [1e3 * own.delay, 1e3 * true.delay],
+        "friction_Nm": [float(own.friction.mean()), float(true.friction.mean())],
+        "payload_kg": [found.trunk.mass, hidden.trunk.mass],
+    }
+
+
+def _words(identified: Mapping[str, Any]) -> str:
+    pairs = {name: identified[name] for name in ("delay_ms", "friction_Nm", "payload_kg")}
+    words = [f"{name.replace('_', ' ')} {a:.2f} (true {b:.2f})" for name, (a, b) in pairs.items()]
+    return ", ".join([f"strength within {identified['strength_off']:.1%}", *words])
 
 
 def _judge(policy: Bundle, hidden: Imperfections) -> Any:
@@ -180,7 +203,8 @@ def _wrong(bundle: Bundle, nominal: Imperfections) -> TwinFile:
 
 
 def _fine_tuned(place: Path, bundle: Bundle, twin: str, name: str, steps: int, seed: int) -> Bundle:
-    """The same budget from the same policy, with the training config's ranges around `twin`."""
+    """The same budget from the same policy, with the training config's ranges around `twin`. It
+    knows of no hidden robot, so one serves all."""
     from sim2real_deploy.training.export import export
     from sim2real_deploy.training.trainer import Run, train
 

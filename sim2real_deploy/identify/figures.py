@@ -57,7 +57,7 @@ def figures_of(twin: Imperfections, robot: RobotSpec) -> JointFigures:
     """The figures of a twin; what it does not set comes from the MuJoCo model."""
     model, motors, joints = build_model(robot, Floor()), twin.motors, robot.joint_count
     bus = twin.command_bus
-    wait = np.ceil((bus.delay + bus.jitter / 2) * robot.wire.rate_hz - 1e-9) / robot.wire.rate_hz
+    wait = bus.wait(robot.wire.rate_hz)
 
     def of(value: Any, key: str, own: Array | None = None) -> Array:
         if value is None:

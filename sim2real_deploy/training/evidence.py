@@ -38,6 +38,9 @@ RULES = {
     "motor_strength": Rule(
         "motors.strength", 0.08, "battery and heat take some percent within a run", True, 1.0
     ),
+    # The motor law is fitted joint by joint, so with the strength its gains are known, too.
+    "kp": Rule("motors.strength", 0.05, "gains are set digitally", True, 1.0),
+    "kd": Rule("motors.strength", 0.1, "gains are set digitally, speeds are noisier", True, 1.0),
     "joint_friction": Rule(
         "motors.friction", 0.2, "grease is stiffer when cold, and load adds to it", True, 1.0
     ),
@@ -49,6 +52,7 @@ RULES = {
     "payload": Rule("trunk.mass", 0.3, "a battery weighs more or less, a cable hangs", False, 0.0),
     "centre_of_mass": Rule("trunk.com", 0.01, "what is carried shifts", False, 0.0),
 }
+SHARE_FLOOR = 0.05  # of a link's mass: castings and cables
 DELAY_FLOOR = 0.003  # s: other computers, other loads
 FLOOR_MARGIN = 0.8  # of a friction on which it slipped: the next floor may be worse
 
@@ -86,6 +90,8 @@ def ranges_from(
         before = (float(value[0]), float(value[1]))
         if name in RULES:
             lines.append(_by_rule(name, before, twin, others))
+        elif name == "link_mass":
+            lines.append(_link_mass(before, twin))
         elif name == "delay":
             lines.append(_delay(before, robot, twin, others))
         elif name == "friction":
@@ -153,6 +159,17 @@ def _spread(rule: Rule, known: Mapping[str, IdentifiedFigure], others: Sequence[
     return max(found)
 
 
+def _link_mass(before: Range, twin: TwinFile) -> RangeEvidence:
+    """Where the whole robot was weighed, only its shares are open."""
+    assert twin.identified is not None
+    weighed = twin.identified.findings.get("trunk.mass", {}).values()
+    if not weighed or any(finding.verdict != IDENTIFIED for finding in weighed):
+        return RangeEvidence("link_mass", before, before, "no bag shows it: kept")
+    low, high = max(before[0], 1 - SHARE_FLOOR), min(before[1], 1 + SHARE_FLOOR)
+    reason = f"the whole robot was weighed; its parts differ by {SHARE_FLOOR:.0%} at most"
+    return RangeEvidence("link_mass", _rounded(low, high), before, reason)
+
+
 def _delay(
     before: Range, robot: RobotSpec, twin: TwinFile, others: Sequence[TwinFile]
 ) -> RangeEvidence:
@@ -167,7 +184,7 @@ def _delay(
     spread = max((abs(nominal_of(o.twin, robot).delay - centre) for o in others), default=0.0)
     half = max(interval, spread, DELAY_FLOOR)
     reason = (
-        f"centred on {1e3 * centre:.1f} ms (identified delay, bus and one wire period); interval "
+        f"centred on {1e3 * centre:.1f} ms, from a command to its torque; interval "
         f"of {joint} {1e3 * interval:.1f} ms, bags differ by {1e3 * spread:.1f} ms, floor "
         f"{1e3 * DELAY_FLOOR:g} ms"
     )

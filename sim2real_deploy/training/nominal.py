@@ -37,9 +37,8 @@ def nominal_of(made_of: Imperfections, robot: RobotSpec) -> Nominal:
     late = per_joint(motors.delay, robot, "motors.delay") + per_joint(
         motors.lag, robot, "motors.lag"
     )
-    period = 1 / robot.wire.rate_hz  # a target waits for the next command
     return Nominal(
-        delay=float(late.mean()) + bus.delay + bus.jitter / 2 + period,
+        delay=float(late.mean()) + bus.wait(robot.wire.rate_hz),
         strength=motors.strengths(robot),
         friction=per_joint(motors.friction, robot, "motors.friction"),
         damping=_or_own(motors.damping, robot, "motors.damping"),

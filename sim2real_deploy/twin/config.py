@@ -4,6 +4,7 @@ The defaults describe a perfect robot, so the twin `ideal` is empty and any othe
 differences. The figures of real robots are in config/twins (`twin/files.py`).
 """
 
+import math
 from typing import Annotated, Any
 
 import numpy as np
@@ -137,6 +138,10 @@ class Bus(Strict):
     jitter: float = Field(default=0.0, ge=0, le=1)  # s, added, uniform from 0 to this
     loss: float = Field(default=0.0, ge=0, lt=1)  # probability of never arriving
     duplication: float = Field(default=0.0, ge=0, lt=1)  # probability of arriving twice
+
+    def wait(self, rate_hz: float) -> float:
+        """s until a message is taken: it waits for the next wire period."""
+        return math.ceil((self.delay + self.jitter / 2) * rate_hz - 1e-9) / rate_hz
 
     def without_chance(self) -> "Bus":
         return Bus(delay=self.delay + self.jitter / 2)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -18,8 +19,14 @@ from sim2real_deploy.gate.engines import FIRST, open_robot
 from sim2real_deploy.policy.bundle import load_own_bundle
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import CLOCK, load_training
-from sim2real_deploy.twin.files import load_imperfections
+from sim2real_deploy.twin.files import (
+    IdentifiedFigure,
+    Provenance,
+    TwinFile,
+    load_imperfections,
+)
 from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.per_joint import per_joint
 from support.places import ROOT
 from support.simulated_run import record_walk
 
@@ -89,6 +96,20 @@ def test_fine_tuning_keeps_the_clock_that_the_policy_walks_by() -> None:
     assert tuned.gait.period == seen.params["period"] == walked.params["period"] != 0.7
 
 
+def test_joint_friction_that_identification_cannot_see_comes_from_the_gap() -> None:
+    spec, start = load_robot("go2"), load_imperfections()
+    unseen = {"motors.friction": {"FR_hip_joint": IdentifiedFigure(verdict="not excited")}}
+    provenance = Provenance(date="", version="", recordings={}, findings=unseen)
+    file = TwinFile(robot="go2", about="", sources={}, twin=start, identified=provenance)
+    worlds = [{"friction": 1.2}, {"friction": 1.6}]
+    found, words = module._completed(file, {"worlds": worlds, "runs": []}, spec)
+    before = np.asarray(per_joint(start.motors.friction, spec, ""))
+    after = np.asarray(per_joint(found.twin.motors.friction, spec, ""))
+    np.testing.assert_allclose(after, 1.4 * before)
+    assert "1.4 times" in words[0]
+    assert module._completed(file, {"worlds": []}, spec) == (file, [])
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # a minute and a half where nothing else runs
 def test_the_whole_loop_with_a_tiny_budget_resumed_at_every_step(
@@ -145,7 +166,7 @@ def test_tracking_counts_a_fall_as_standing_still() -> None:
     bundle = load_own_bundle("go2_walk")
     good = track(bundle, open_robot(FIRST, spec, Floor(), load_imperfections()), range(1))
     assert good.falls == good.stops == 0
-    assert good.velocity < 0.1
+    assert good.velocity < 0.1 < good.settling  # no robot changes its speed at once
     bad = track(bundle, open_robot(FIRST, spec, Floor(), weak), range(1))
     assert bad.falls + bad.stops == 1
     assert bad.velocity > good.velocity

@@ -10,11 +10,19 @@ import yaml
 
 from sim2real_deploy.cli import main
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.identify.figures import figures_of
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.training.config import load_training
 from sim2real_deploy.training.evidence import ranges_from
+from sim2real_deploy.training.nominal import nominal_of
 from sim2real_deploy.twin.config import Encoders, Imperfections, Motors, Trunk
-from sim2real_deploy.twin.files import IdentifiedFigure, Provenance, TwinFile, write_twin_file
+from sim2real_deploy.twin.files import (
+    IdentifiedFigure,
+    Provenance,
+    TwinFile,
+    load_imperfections,
+    write_twin_file,
+)
 
 ROBOT = load_robot("go2")
 STRENGTH = {joint: 0.7 + 0.02 * i for i, joint in enumerate(ROBOT.joint_names)}
@@ -62,8 +70,11 @@ def test_a_range_is_as_wide_as_its_interval_spread_or_floor() -> None:
     assert lines["motor_strength"].range == pytest.approx((0.88, 1.12))  # the interval
     assert lines["joint_friction"].range == pytest.approx((0.8, 1.2))  # the floor
     assert lines["payload"].range == pytest.approx((-0.5, 0.5))  # round the twin's own trunk
-    centre = 0.012 + 0.002  # and one wire period
+    centre = 0.012  # whole: nothing waits on this twin's bus
     assert lines["delay"].range == pytest.approx((centre - 0.003, centre + 0.003))
+    # With the strength of each joint its gains are known, with the trunk's mass the whole weight.
+    assert lines["kp"].range == lines["kd"].range == pytest.approx((0.88, 1.12))
+    assert lines["link_mass"].range == pytest.approx((0.95, 1.05))
     spread = lines_of(twin_file(), twin_file(scale=1.3))
     assert spread["motor_strength"].range == pytest.approx((0.7, 1.3))
     assert "bags differ" in spread["motor_strength"].reason
@@ -76,7 +87,24 @@ def test_what_was_not_excited_keeps_its_range_and_says_why() -> None:
     assert "not excited" in lines["joint_friction"].reason
     assert "hang it up" in lines["joint_friction"].reason
     assert lines["centre_of_mass"].range == kept.centre_of_mass
+    assert lines["restitution"].range == kept.restitution
     assert lines["gravity_tilt"].range == kept.gravity_tilt
+
+
+def test_a_robot_that_was_not_weighed_keeps_the_range_of_its_links() -> None:
+    file = twin_file()
+    assert file.identified is not None
+    findings = {k: v for k, v in file.identified.findings.items() if k != "trunk.mass"}
+    hung = file.model_copy(
+        update={"identified": file.identified.model_copy(update={"findings": findings})}
+    )
+    kept = load_training("go2_walk").randomisation
+    assert lines_of(hung)["link_mass"].range == kept.link_mass
+
+
+def test_the_delay_of_a_twin_is_the_one_that_identification_means() -> None:
+    for twin in (load_imperfections(), Imperfections(motors=Motors(delay=0.0105))):
+        assert nominal_of(twin, ROBOT).delay == pytest.approx(figures_of(twin, ROBOT).delay.mean())
 
 
 def test_a_floor_that_slips_widens_friction_downwards() -> None:

@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from sim2real_deploy.analysis.gap.gap import Gap, measure_gap
 from sim2real_deploy.analysis.gap.walk import Walk, walk_of_bag
 from sim2real_deploy.analysis.gap.world_fit import World
 from sim2real_deploy.analysis.loop.learning import learn
-from sim2real_deploy.analysis.loop.tracking import track
+from sim2real_deploy.analysis.loop.tracking import Tracking, track
 from sim2real_deploy.analysis.loop.workshop import Done, Workshop, digest_of
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded
@@ -44,6 +43,7 @@ TWIN, CONFIG, BUNDLE = "twin.yaml", "training.yaml", "bundle"
 FIRST_STD, LAST_STD = 0.4, 0.1  # noise of the actions: it knows how to walk already
 CRITIC_FIRST = 15  # iterations in which only the critic learns: it starts from nothing
 WIDTH = 0.6  # share of the ranges in force at the start
+TRACKING = 1.5  # times the config's weights of the rewards for velocity: what a loop is for
 ACTOR_RATE = (5.0e-5, 5.0e-4)
 TRACK_SEEDS = range(9000, 9003)  # of the comparison of policies in the identified twin
 
@@ -69,10 +69,16 @@ class Loop:
 
     settings: Settings
     steps: tuple[Done, ...]
-    seconds: float
 
     def __getitem__(self, name: str) -> Done:
         return next(step for step in self.steps if step.name == name)
+
+    @property
+    def seconds(self) -> float:
+        """Of all steps, also those of earlier sessions; fine-tuning counts its own."""
+        tuned = float(self["finetune"].result["seconds"])
+        others = sum(step.seconds for step in self.steps if step.name != "finetune")
+        return tuned + others
 
     @property
     def bundle(self) -> Path:
@@ -91,7 +97,6 @@ class Loop:
 
 def run_loop(settings: Settings, folder: Path, told: Told) -> Loop:
     """Every step or its stored result; interrupt it at any time and call it again."""
-    started = time.monotonic()
     recorded = [Recorded(Bag(path)) for path in settings.bags]
     spec = recorded[0].robot
     walks = _walks(recorded)
@@ -157,9 +162,14 @@ def run_loop(settings: Settings, folder: Path, told: Told) -> Loop:
     step("gate", gate, lambda place: _gate(place, made, settings), goes_on=True)
     identified = {**base, "start": twin.model_dump(mode="json")}
     step("gap_after", identified, lambda place: _gaps(place, walks, policy, twin))
-    compared = {"twin": identified["start"], "policies": [base["policy"], gate["policy"]]}
+    compared = {
+        "twin": identified["start"],
+        "policies": [base["policy"], gate["policy"]],
+        "seeds": [TRACK_SEEDS.start, TRACK_SEEDS.stop],
+        "measures": [field.name for field in fields(Tracking)],
+    }
     step("track", compared, lambda place: _tracked(spec, twin, {"before": policy, "after": made}))
-    return Loop(settings, tuple(steps), time.monotonic() - started)
+    return Loop(settings, tuple(steps))
 
 
 def _policy_folder(settings: Settings, bag: Bag, folder: Path) -> Path:
@@ -276,15 +286,9 @@ def _completed(
     assert file.identified is not None
     findings = file.identified.findings.get("motors.friction", {})
     excited = findings and all(f.verdict == "identified" for f in findings.values())
-    sizes = [
-        cause["size"]
-        for run in before["runs"]
-        for cause in run["causes"]
-        if cause["name"] == "joint friction"
-    ]
-    if excited or not sizes:
+    if excited or not before["worlds"]:
         return file, []
-    times = sum(sizes) / len(sizes)
+    times = sum(world["friction"] for world in before["worlds"]) / len(before["worlds"])
     twin = World(friction=times).imperfections(spec, file.twin)
     words = f"joint friction {times:.1f} times the start's, from short replays of the walks"
     sources = {**file.sources, "motors.friction": words}
@@ -302,13 +306,20 @@ def fine_tuning(config: TrainingConfig, policy: Bundle, name: str, steps: int) -
         config = config.with_clock(float(str(clock.params["period"])))
     ppo = config.ppo.model_copy(update={"critic_first": CRITIC_FIRST, "actor_rate": ACTOR_RATE})
     width = config.randomisation.width.model_copy(update={"start": WIDTH})
+    polish = config.polish
+    tracked = {
+        name: TRACKING * polish.rewards.get(name, weight)
+        for name, weight in config.rewards.items()
+        if name.startswith("track_")
+    }
+    polish = polish.model_copy(update={"begin": 0.0, "rewards": polish.rewards | tracked})
     return config.model_copy(
         update={
             "name": name,
             "steps": steps,
             "network": network,
             "ppo": ppo,
-            "polish": config.polish.model_copy(update={"begin": 0.0}),
+            "polish": polish,
             "randomisation": config.randomisation.model_copy(update={"width": width}),
             "judging": None,  # the gate judges what comes out
         }

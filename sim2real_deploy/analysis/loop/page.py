@@ -12,6 +12,11 @@ from sim2real_deploy.analysis.plots import Bar, bars
 from sim2real_deploy.analysis.report import write_page
 from sim2real_deploy.analysis.sections import Cell, Section, table
 
+TRACKED = {
+    "velocity": "velocity error on the identified twin, once a command has settled",
+    "settling": "the same while it settles: in part beyond any policy",
+}
+
 
 def write_loop_page(path: Path, loop: Loop) -> None:
     sections = [
@@ -50,11 +55,12 @@ def _mean_gap(result: Mapping[str, Any]) -> float:
 
 def _glance(loop: Loop) -> Section:
     tracked = loop["track"].result
-    errors = {side: float(tracked[side]["velocity"]) for side in ("before", "after")}
-    rows = [Bar(s, error, f"{error:.3f} m/s", s == "after") for s, error in errors.items()]
-    most = max(errors.values()) or 1.0
-    shown = bars("velocity error on the identified twin", rows, most)
-    return Section("At a glance", headline(loop), bars=[shown])
+    shown = []
+    for name, title in TRACKED.items():
+        errors = {side: float(tracked[side][name]) for side in ("before", "after")}
+        rows = [Bar(s, error, f"{error:.3f} m/s", s == "after") for s, error in errors.items()]
+        shown.append(bars(title, rows, max(errors.values()) or 1.0))
+    return Section("At a glance", headline(loop), bars=shown)
 
 
 def _gaps(loop: Loop) -> Section:

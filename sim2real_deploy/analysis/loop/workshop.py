@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 from sim2real_deploy import __version__
 
 DONE = "done.json"
+FORMAT = 2  # of what is stored: with the seconds a step took
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class Done:
     folder: Path
     result: Mapping[str, Any]
     cached: bool
+    seconds: float  # that it took, in the session that finished it
 
 
 class Workshop:
@@ -39,24 +42,26 @@ class Workshop:
         goes_on: bool = False,
     ) -> Done:
         """`make` writes its files into the folder it is given and returns what is worth keeping."""
-        content = json.dumps({"step": name, "version": __version__, **inputs}, sort_keys=True)
+        content = json.dumps(
+            {"step": name, "version": __version__, "format": FORMAT, **inputs}, sort_keys=True
+        )
         digest = hashlib.sha256(content.encode()).hexdigest()
         folder = self.folder / f"{name}-{digest[:12]}"
         path = folder / DONE
         if path.is_file():
             stored = json.loads(path.read_text(encoding="utf-8"))
-            return Done(name, digest, folder, stored["result"], cached=True)
+            return Done(name, digest, folder, stored["result"], True, stored["seconds"])
         if not goes_on:
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
+        started = time.monotonic()
         result = json.loads(json.dumps(make(folder)))
+        seconds = time.monotonic() - started
         partial = path.with_suffix(".partial")
-        partial.write_text(
-            json.dumps({"inputs": json.loads(content), "result": result}, indent=1) + "\n",
-            encoding="utf-8",
-        )
+        stored = {"inputs": json.loads(content), "result": result, "seconds": seconds}
+        partial.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
         os.replace(partial, path)
-        return Done(name, digest, folder, result, cached=False)
+        return Done(name, digest, folder, result, False, seconds)
 
 
 def digest_of(path: Path) -> str:
