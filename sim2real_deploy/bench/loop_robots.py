@@ -14,7 +14,8 @@ import numpy as np
 
 from sim2real_deploy.analysis.gap.closed_loop import How, tape_walk
 from sim2real_deploy.analysis.gap.world_fit import World
-from sim2real_deploy.analysis.loop.loop import TWIN, Settings, fine_tuning, run_loop
+from sim2real_deploy.analysis.loop.finetuning import GAINS, fine_tuning
+from sim2real_deploy.analysis.loop.loop import TWIN, Settings, run_loop
 from sim2real_deploy.analysis.loop.tracking import Tracking, track
 from sim2real_deploy.analysis.loop.workshop import Workshop, digest_of
 from sim2real_deploy.bags.import_log import EPOCH_NS, WALK_ATTACHMENT, walk_attachment
@@ -132,7 +133,12 @@ def _one(
         (bag,), str(bundle.folder), "looped", config=CONFIG, steps=steps, trials=1, seed=seed
     )
     loop = run_loop(settings, place / "loop", told)
-    policies = {"start": bundle, "loop": load_bundle(loop.bundle, bundle.spec)}
+    gains = loop["finetune"].folder / GAINS
+    policies = {
+        "start": bundle,
+        "gains alone": load_bundle(gains, bundle.spec),
+        "loop": load_bundle(loop.bundle, bundle.spec),
+    }
     told("wide randomisation")
     policies["wide"] = _fine_tuned(folder, bundle, "default", "wide", steps, seed)
     if wrong:
@@ -159,6 +165,7 @@ def _one(
         **found,
         "seconds": loop.seconds,
         "finetune": dict(tuned),
+        "chosen": loop["track"].result["chosen"],
         "gap_before": [run["gap"] for run in loop["gap_before"].result["runs"]],
         "gap_after": [run["gap"] for run in loop["gap_after"].result["runs"]],
         "gate": loop["gate"].result["succeeded"],
@@ -209,7 +216,7 @@ def _fine_tuned(place: Path, bundle: Bundle, twin: str, name: str, steps: int, s
     from sim2real_deploy.training.trainer import Run, train
 
     base = load_training(CONFIG).model_copy(update={"twin": twin})
-    config = fine_tuning(base, bundle, name, steps)
+    config = fine_tuning(base, bundle, name, steps, load_training(CONFIG).twin)
 
     def make(folder: Path) -> Mapping[str, Any]:
         checkpoint = train(Run(config, folder / "run", seed))

@@ -1,13 +1,14 @@
 """Everything that shapes a trained policy, as data: config/training/<name>.yaml."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from sim2real_deploy import configfile, paths
 from sim2real_deploy.configfile import Strict
 from sim2real_deploy.policy.contract import Range, Term
+from sim2real_deploy.twin.per_joint import PerJoint, within
 
 CLOCK = "gait_phase"  # the observation term that must keep the gait's period
 
@@ -17,6 +18,8 @@ class Control(Strict):
     substeps: int = Field(ge=1, le=50)
     kp: float = Field(gt=0)
     kd: float = Field(ge=0)
+    # Times kp and kd, by joint: for motors of another strength than those that a policy knows.
+    gain: Annotated[PerJoint, within(0.5, 2.0)] = 1.0
     action_scale: float = Field(gt=0)
     action_clip: float = Field(gt=0)
 

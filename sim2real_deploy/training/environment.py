@@ -226,7 +226,8 @@ class Environment:
         dq, last_dq = physics.dq.astype(np.float32), self._dq
         self._dq = dq
         strength = self.drawn.strength
-        torque = strength * (control.kp * (self._applied - physics.q) - control.kd * dq)
+        wanted = control.kp * (self._applied - physics.q) - control.kd * dq
+        torque = strength * self.drawn.gain * wanted
         limit = self.robot.torque_limit * strength
         up = physics.in_body(np.tile([0.0, 0.0, 1.0], (self.count, 1)))
         calm = ~self.command.any(1) & (np.hypot(velocity[:, 0], velocity[:, 1]) < gait.calm_speed)

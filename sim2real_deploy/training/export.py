@@ -25,6 +25,7 @@ from sim2real_deploy.training.checkpoint import load_checkpoint
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.environment import HIDDEN, MISSED_SCALE, Environment
 from sim2real_deploy.training.environment import MISSED as MISSED_COLUMNS
+from sim2real_deploy.twin.per_joint import per_joint
 
 Weights = list[np.ndarray[Any, Any]]
 INPUT, OUTPUT = "observation", "action"
@@ -173,6 +174,7 @@ def _claims(config: TrainingConfig, robot: RobotSpec, content: dict[str, Any]) -
     """The contract but for what depends on the finished file: golden steps and sha256."""
     joints, control, commands = len(robot.joints), config.control, config.commands
     default = short(robot.stand_pose)
+    gain = per_joint(control.gain, robot, "control.gain", otherwise=1.0)
     mean, square = content["moments"]
     std = (square - mean.square()).clamp_min(0).sqrt()
     return {
@@ -182,8 +184,8 @@ def _claims(config: TrainingConfig, robot: RobotSpec, content: dict[str, Any]) -
         "rate_hz": control.rate_hz,
         "joints": list(robot.joint_names),
         "default_position": default,
-        "kp": [control.kp] * joints,
-        "kd": [control.kd] * joints,
+        "kp": (control.kp * gain).round(4).tolist(),
+        "kd": (control.kd * gain).round(4).tolist(),
         "action": {
             "output": OUTPUT,
             "scale": [control.action_scale] * joints,

@@ -61,8 +61,8 @@ class LearnedActuator:
         """A robot begins anew, with values drawn anew."""
         drawn, control = self._drawn, self._control
         strength = drawn.strength[env]
-        self._gains[env, 0] = control.kp * drawn["kp"][env] * strength
-        self._gains[env, 1] = control.kd * drawn["kd"][env] * strength
+        self._gains[env, 0] = control.kp * drawn.gain * drawn["kp"][env] * strength
+        self._gains[env, 1] = control.kd * drawn.gain * drawn["kd"][env] * strength
         self._bounds[env, :, 1] = self._limit * strength
         self._bounds[env, :, 0] = -self._bounds[env, :, 1]
         self._rest[env] = self._nominal.friction * drawn["joint_friction"][env]

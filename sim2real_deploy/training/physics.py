@@ -22,6 +22,7 @@ from sim2real_deploy.training.nominal import load_nominal
 from sim2real_deploy.training.randomisation import Drawn
 from sim2real_deploy.training.rewards import Array
 from sim2real_deploy.training.terrain import make_tiles
+from sim2real_deploy.twin.per_joint import per_joint
 
 Array64 = npt.NDArray[np.float64]
 
@@ -41,7 +42,8 @@ class BatchPhysics:
         model = self.plain[0]
         self.models = [copy.copy(model) for _ in range(count)]
         self.tile = np.zeros(count, np.int64)  # which one each model has
-        self.drawn = Drawn(count, len(robot.joints), model.nbody, self.nominal)
+        gain = per_joint(config.control.gain, robot, "control.gain", otherwise=1.0)
+        self.drawn = Drawn(count, len(robot.joints), model.nbody, self.nominal, gain)
         self._actuator = open_actuator(robot, config.control, self.nominal, self.drawn)
         self._delta = open_delta(robot, self.nominal)
         self._data = mujoco.MjData(model)

@@ -61,7 +61,11 @@ class AdaptiveWidth:
 class Drawn:
     """The randomised values of every environment, one row each."""
 
-    def __init__(self, count: int, joints: int, bodies: int, nominal: Nominal):
+    def __init__(
+        self, count: int, joints: int, bodies: int, nominal: Nominal, gain: Array | float = 1.0
+    ):
+        """`gain` multiplies kp and kd, all alike or joint by joint."""
+        self.gain = np.broadcast_to(np.float64(gain), (joints,))
         self.nominal = NOMINAL | {"delay": nominal.delay}
         self._strength, self._offset = nominal.strength, nominal.offset
         wide = {
@@ -123,9 +127,9 @@ def apply(model: Any, plain: Any, data: Any, drawn: Drawn, env: int, control: Co
     model.dof_armature[dofs] = plain.dof_armature[dofs] * drawn["armature"][env]
     model.dof_frictionloss[dofs] = plain.dof_frictionloss[dofs] * drawn["joint_friction"][env]
     strength = drawn.strength[env]
-    model.actuator_gainprm[:, 0] = control.kp * drawn["kp"][env] * strength
+    model.actuator_gainprm[:, 0] = control.kp * drawn.gain * drawn["kp"][env] * strength
     model.actuator_biasprm[:, 1] = -model.actuator_gainprm[:, 0]
-    model.actuator_biasprm[:, 2] = -control.kd * drawn["kd"][env] * strength
+    model.actuator_biasprm[:, 2] = -control.kd * drawn.gain * drawn["kd"][env] * strength
     model.actuator_forcerange[:] = plain.actuator_forcerange * strength[:, None]
     roll, pitch = drawn["gravity_tilt"][env]
     model.opt.gravity[:] = np.array([pitch, -roll, -1.0]) * 9.81

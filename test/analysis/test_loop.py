@@ -91,7 +91,7 @@ def test_fine_tuning_keeps_the_clock_that_the_policy_walks_by() -> None:
     policy = load_own_bundle(ROOT / "policies" / "go2_walk")
     walked = next(term for term in policy.contract.observations[0].terms if term.name == CLOCK)
     config = load_training("go2_walk").with_clock(0.7)
-    tuned = module.fine_tuning(config, policy, "tuned", 10)
+    tuned = module.fine_tuning(config, policy, "tuned", 10, config.twin)
     (seen,) = (term for term in tuned.observation if term.name == CLOCK)
     assert tuned.gait.period == seen.params["period"] == walked.params["period"] != 0.7
 

@@ -10,6 +10,7 @@ from typing import Any
 from sim2real_deploy.analysis.gap.gap import Gap, measure_gap
 from sim2real_deploy.analysis.gap.walk import Walk, walk_of_bag
 from sim2real_deploy.analysis.gap.world_fit import World
+from sim2real_deploy.analysis.loop.finetuning import GAINS, TUNED, fine_tune, fine_tuning
 from sim2real_deploy.analysis.loop.learning import learn
 from sim2real_deploy.analysis.loop.tracking import Tracking, track
 from sim2real_deploy.analysis.loop.workshop import Done, Workshop, digest_of
@@ -25,7 +26,7 @@ from sim2real_deploy.identify.verdicts import twin_file
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.policy.contract import bundle_folder
 from sim2real_deploy.robots import RobotSpec
-from sim2real_deploy.training.config import CLOCK, TrainingConfig, load_training
+from sim2real_deploy.training.config import load_training
 from sim2real_deploy.training.evidence import as_yaml, ranges_from, with_ranges
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.files import (
@@ -39,12 +40,7 @@ from sim2real_deploy.twin.floors import Floor
 Told = Callable[[str], None]
 
 STEPS = 8
-TWIN, CONFIG, BUNDLE = "twin.yaml", "training.yaml", "bundle"
-FIRST_STD, LAST_STD = 0.4, 0.1  # noise of the actions: it knows how to walk already
-CRITIC_FIRST = 15  # iterations in which only the critic learns: it starts from nothing
-WIDTH = 0.6  # share of the ranges in force at the start
-TRACKING = 1.5  # times the config's weights of the rewards for velocity: what a loop is for
-ACTOR_RATE = (5.0e-5, 5.0e-4)
+TWIN, CONFIG = "twin.yaml", "training.yaml"
 TRACK_SEEDS = range(9000, 9003)  # of the comparison of policies in the identified twin
 
 
@@ -82,7 +78,7 @@ class Loop:
 
     @property
     def bundle(self) -> Path:
-        return self["finetune"].folder / BUNDLE
+        return self["finetune"].folder / str(self["track"].result["chosen"])
 
     def raw(self) -> dict[str, Any]:
         return {
@@ -145,7 +141,16 @@ def run_loop(settings: Settings, folder: Path, told: Told) -> Loop:
         lambda place: _randomise(place, settings, learnt, found, before, spec),
     )
     tuning = load_training(randomised.folder / CONFIG)
-    tuning = fine_tuning(tuning, policy, settings.name, settings.steps)
+    known = load_training(settings.config).twin
+    tuning = fine_tuning(tuning, policy, settings.name, settings.steps, known)
+    made_from = {
+        "loop": {
+            "bags": digests,
+            "from_policy": policy.contract.name,
+            "from_sha256": policy.contract.sha256,
+            "identified_from": settings.start,
+        }
+    }
     finetuned = step(
         "finetune",
         {
@@ -154,21 +159,24 @@ def run_loop(settings: Settings, folder: Path, told: Told) -> Loop:
             "minutes": settings.minutes,
             "seed": settings.seed,
         },
-        lambda place: _finetune(place, settings, tuning, policy, digests, told),
+        lambda place: fine_tune(
+            place, tuning, settings.seed, settings.minutes, policy, made_from, told
+        ),
         goes_on=True,
     )
-    made = load_bundle(finetuned.folder / BUNDLE, spec)
-    gate = {"policy": policy_digest(made), "set": settings.scenarios, "trials": settings.trials}
-    step("gate", gate, lambda place: _gate(place, made, settings), goes_on=True)
+    candidates = {name: load_bundle(finetuned.folder / name, spec) for name in (GAINS, TUNED)}
     identified = {**base, "start": twin.model_dump(mode="json")}
-    step("gap_after", identified, lambda place: _gaps(place, walks, policy, twin))
     compared = {
         "twin": identified["start"],
-        "policies": [base["policy"], gate["policy"]],
+        "policies": [base["policy"], *map(policy_digest, candidates.values())],
         "seeds": [TRACK_SEEDS.start, TRACK_SEEDS.stop],
         "measures": [field.name for field in fields(Tracking)],
     }
-    step("track", compared, lambda place: _tracked(spec, twin, {"before": policy, "after": made}))
+    tracked = step("track", compared, lambda place: _tracked(spec, twin, policy, candidates))
+    made = candidates[tracked.result["chosen"]]
+    gate = {"policy": policy_digest(made), "set": settings.scenarios, "trials": settings.trials}
+    step("gate", gate, lambda place: _gate(place, made, settings), goes_on=True)
+    step("gap_after", identified, lambda place: _gaps(place, walks, policy, twin))
     return Loop(settings, tuple(steps))
 
 
@@ -295,75 +303,6 @@ def _completed(
     return file.model_copy(update={"twin": twin, "sources": sources}), [words]
 
 
-def fine_tuning(config: TrainingConfig, policy: Bundle, name: str, steps: int) -> TrainingConfig:
-    """A policy's training config, changed so that it goes on from the policy, at its own clock."""
-    start = str(policy.folder.resolve())
-    network = config.network.model_copy(
-        update={"warm_start": start, "initial_std": FIRST_STD, "final_std": LAST_STD}
-    )
-    terms = [term for group in policy.contract.observations for term in group.terms]
-    for clock in (term for term in terms if term.name == CLOCK):
-        config = config.with_clock(float(str(clock.params["period"])))
-    ppo = config.ppo.model_copy(update={"critic_first": CRITIC_FIRST, "actor_rate": ACTOR_RATE})
-    width = config.randomisation.width.model_copy(update={"start": WIDTH})
-    polish = config.polish
-    tracked = {
-        name: TRACKING * polish.rewards.get(name, weight)
-        for name, weight in config.rewards.items()
-        if name.startswith("track_")
-    }
-    polish = polish.model_copy(update={"begin": 0.0, "rewards": polish.rewards | tracked})
-    return config.model_copy(
-        update={
-            "name": name,
-            "steps": steps,
-            "network": network,
-            "ppo": ppo,
-            "polish": polish,
-            "randomisation": config.randomisation.model_copy(update={"width": width}),
-            "judging": None,  # the gate judges what comes out
-        }
-    )
-
-
-def _finetune(
-    place: Path,
-    settings: Settings,
-    config: TrainingConfig,
-    policy: Bundle,
-    bags: Mapping[str, str],
-    told: Told,
-) -> dict[str, Any]:
-    from sim2real_deploy.training.export import export
-    from sim2real_deploy.training.trainer import Hooks, Run, train
-
-    figures: dict[str, Any] = {}
-    next_s = [0.0]
-
-    def report(now: dict[str, Any]) -> None:
-        figures.update(now)
-        if now["seconds"] >= next_s[0]:
-            next_s[0] = now["seconds"] + 60.0
-            told(f"  {now['done']:.0%}, {now['steps']:,} steps, error {now['error_v']:.3f} m/s")
-
-    run = Run(config, place / "run", settings.seed, settings.minutes)
-    checkpoint = train(run, Hooks(report=report))
-    made_from = {
-        "loop": {
-            "bags": dict(bags),
-            "from_policy": policy.contract.name,
-            "from_sha256": policy.contract.sha256,
-            "identified_from": settings.start,
-        }
-    }
-    contract = export(checkpoint, place / BUNDLE, made_from)
-    return {
-        "steps": contract.provenance["steps"],
-        "seconds": figures.get("seconds", 0.0),
-        "sha256": contract.sha256,
-    }
-
-
 def _gate(place: Path, bundle: Bundle, settings: Settings) -> dict[str, Any]:
     names = scenario_set(settings.scenarios)
     tasks = [(FIRST, s, t) for s in load_scenarios(names) for t in range(settings.trials)]
@@ -379,7 +318,14 @@ def _gate(place: Path, bundle: Bundle, settings: Settings) -> dict[str, Any]:
 
 
 def _tracked(
-    spec: RobotSpec, twin: Imperfections, policies: Mapping[str, Bundle]
+    spec: RobotSpec, twin: Imperfections, before: Bundle, candidates: Mapping[str, Bundle]
 ) -> dict[str, Any]:
+    """Who walks how well on the identified twin, and which candidate does best there."""
     robot = open_robot(FIRST, spec, Floor(), twin)
-    return {name: asdict(track(bundle, robot, TRACK_SEEDS)) for name, bundle in policies.items()}
+    found = {
+        name: track(bundle, robot, TRACK_SEEDS)
+        for name, bundle in {"before": before, **candidates}.items()
+    }
+    chosen = min(candidates, key=lambda name: found[name].rank)
+    tracked = {name: asdict(one) for name, one in found.items()}
+    return {**tracked, "after": tracked[chosen], "chosen": chosen}

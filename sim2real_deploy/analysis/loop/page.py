@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from sim2real_deploy.analysis.loop.finetuning import GAINS, TUNED
 from sim2real_deploy.analysis.loop.loop import Loop
 from sim2real_deploy.analysis.plots import Bar, bars
 from sim2real_deploy.analysis.report import write_page
 from sim2real_deploy.analysis.sections import Cell, Section, table
 
+POLICIES = {"before": "before", GAINS: "with gains for its motors", TUNED: "and fine-tuned"}
 TRACKED = {
     "velocity": "velocity error on the identified twin, once a command has settled",
     "settling": "the same while it settles: in part beyond any policy",
@@ -23,6 +25,7 @@ def write_loop_page(path: Path, loop: Loop) -> None:
         _glance(loop),
         _gaps(loop),
         _learnt(loop),
+        _policies(loop),
         _ranges(loop),
         _gate(loop),
         _steps(loop),
@@ -57,8 +60,9 @@ def _glance(loop: Loop) -> Section:
     tracked = loop["track"].result
     shown = []
     for name, title in TRACKED.items():
-        errors = {side: float(tracked[side][name]) for side in ("before", "after")}
-        rows = [Bar(s, error, f"{error:.3f} m/s", s == "after") for s, error in errors.items()]
+        errors = {words: float(tracked[who][name]) for who, words in POLICIES.items()}
+        chosen = POLICIES[tracked["chosen"]]
+        rows = [Bar(w, error, f"{error:.3f} m/s", w == chosen) for w, error in errors.items()]
         shown.append(bars(title, rows, max(errors.values()) or 1.0))
     return Section("At a glance", headline(loop), bars=shown)
 
@@ -86,6 +90,25 @@ def _learnt(loop: Loop) -> Section:
     ]
     text = "What the identified figures leave unexplained, and which networks went into the twin."
     return Section("Learnt", text, [table(("what", "found"), rows)])
+
+
+def _policies(loop: Loop) -> Section:
+    tracked = loop["track"].result
+    rows: list[list[Cell]] = [
+        [words, *(f"{tracked[who][name]:.3f}" for name in ("velocity", "turning", "settling")),
+         f"{tracked[who]['falls']} and {tracked[who]['stops']} of {tracked[who]['walks']}"]
+        for who, words in POLICIES.items()
+    ]  # fmt: skip
+    times = loop["finetune"].result["gains"]
+    low, high = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
+    text = (
+        f"Its gains are those of the policy before, times {times[low]:.2f} ({low}) to "
+        f"{times[high]:.2f} ({high}): what the motors give less or more than the twin it was "
+        f"trained on. The best on the identified twin is kept: {POLICIES[tracked['chosen']]}."
+    )
+    head = ("policy", "velocity error, m/s", "turning error, rad/s", "while settling, m/s",
+            "falls and stops")  # fmt: skip
+    return Section("Policies", text, [table(head, rows)])
 
 
 def _ranges(loop: Loop) -> Section:

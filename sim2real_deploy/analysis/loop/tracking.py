@@ -30,6 +30,11 @@ class Tracking:
     walks: int
     settling: float  # m/s, in the plane: the momentary error, on average, in the first SETTLE_S
 
+    @property
+    def rank(self) -> tuple[int, float]:
+        """The least is the best: staying upright comes before precision."""
+        return self.falls + self.stops, self.velocity
+
 
 def commands_of(seed: int) -> Array:
     """Velocities drawn at random, one row for each segment; the first is straight ahead."""
