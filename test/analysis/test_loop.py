@@ -12,7 +12,7 @@ from sim2real_deploy.analysis.gap.world_fit import World
 from sim2real_deploy.analysis.loop import loop as module
 from sim2real_deploy.analysis.loop.loop import Settings, run_loop
 from sim2real_deploy.analysis.loop.page import headline, write_loop_page
-from sim2real_deploy.analysis.loop.tracking import commands_of, track
+from sim2real_deploy.analysis.loop.tracking import Tracking, commands_of, track
 from sim2real_deploy.analysis.loop.workshop import Workshop, digest_of
 from sim2real_deploy.cli import main
 from sim2real_deploy.gate.engines import FIRST, open_robot
@@ -87,6 +87,12 @@ def test_a_bag_without_a_walk_is_refused_in_words(
     assert "none of the bags holds a walk to compare with" in capsys.readouterr().err
 
 
+def test_staying_upright_comes_before_precision() -> None:
+    walks = Tracking(0.2, 0.1, falls=0, stops=0, walks=3, settling=0.3)
+    falls = Tracking(0.05, 0.1, falls=1, stops=0, walks=3, settling=0.2)
+    assert min((falls, walks), key=lambda one: one.rank) is walks
+
+
 def test_fine_tuning_keeps_the_clock_that_the_policy_walks_by() -> None:
     policy = load_own_bundle(ROOT / "policies" / "go2_walk")
     walked = next(term for term in policy.contract.observations[0].terms if term.name == CLOCK)
@@ -153,6 +159,11 @@ def test_the_whole_loop_with_a_tiny_budget_resumed_at_every_step(
     assert (
         again["gap_after"].result["runs"][0]["gap"] < again["gap_before"].result["runs"][0]["gap"]
     )
+    tracked = again["track"].result
+    assert tracked["chosen"] == "gains"  # 64 steps of training only unlearn
+    assert tracked["after"]["velocity"] < 0.8 * tracked["before"]["velocity"]
+    kp = np.array(bundle.contract.kp) / np.array(load_own_bundle("go2_walk").contract.kp)
+    np.testing.assert_allclose(kp, 1 / 0.8, rtol=0.02)
     assert "not learnt: only" in again["learn"].result["actuator"]
     assert "not learnt: only" in again["learn"].result["action"]
     write_loop_page(tmp_path / "page.html", again)
