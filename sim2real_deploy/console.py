@@ -23,6 +23,10 @@ class LineProgress:
             self._console.print(f"{done:4.0%}  {what}", highlight=False, markup=False)
 
 
+def silent(_what: str, _done: float) -> None:
+    """Progress that is not shown, of a part of larger work."""
+
+
 @contextmanager
 def shown_progress() -> Iterator[Progress]:
     """A progress bar in a terminal, lines in a log."""

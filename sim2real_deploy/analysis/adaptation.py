@@ -1,4 +1,4 @@
-"""The report's section on adaptation: what it believed in the end, and how its beliefs moved."""
+"""The report's section on adaptation: its last estimates, and how they changed."""
 
 from sim2real_deploy.analysis.plots import Line, Times, lines
 from sim2real_deploy.analysis.sections import Cell, Section, table
@@ -8,13 +8,13 @@ from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.topics import ADAPTATION, ESTIMATES
 
 TEXT = (
-    "Strength is relative to config/adaptation; a standard error of 1 means not known. Friction is "
-    "what a joint has beyond config/adaptation; a standard error of 10 means not known."
+    "Strength is relative to config/adaptation, friction is in addition to it. A standard error of "
+    "1 for strength, or of 10 for friction, means not known."
 )
 
 ESTIMATES_TEXT = (
-    "What the network believes of the robot from a few steps of history, in the units of its "
-    "contract. docs/adaptation.md says how accurate go2_walk's are."
+    "The network's estimates of the robot from a few steps of history, in the units of its "
+    "contract. docs/adaptation.md says how accurate those of go2_walk are."
 )
 
 
@@ -39,7 +39,7 @@ def adaptation(view: View) -> Section | None:
     whole = [
         ["payload", last["payload_kg"], last["payload_error_kg"], "kg"],
         ["command delay", last["delay_ms"], "", "ms"],
-        ["wanted by allowed, the most of all", last["strain"], "", ""],
+        ["largest share of its bounds that it wanted", last["strain"], "", ""],
     ]
     plots = [
         lines(title, unit, [_line(name, names, rows, seconds) for name in shown])
@@ -55,7 +55,7 @@ def adaptation(view: View) -> Section | None:
 
 
 def estimates(view: View) -> Section | None:
-    """What the policy's own network believed while it walked."""
+    """The policy network's own estimates while it walked."""
     series = view.series.get(ESTIMATES)
     if series is None or not len(series):
         return None

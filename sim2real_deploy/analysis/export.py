@@ -13,16 +13,17 @@ from sim2real_deploy.bags.recorded import Recorded, Series
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import to_install
 
-PART_S = 240.0  # what is held in memory at once
+PART_S = 240.0  # held in memory at once
 
 
 def export(bag: Bag, folder: Path, form: str) -> list[Path]:
-    """Every topic with receive and publish time in ns; wire topics with joints by name. A long
-    bag gives each topic a folder of parts, as Parquet's readers take it."""
+    """Every topic with its receive and publish times in ns; joints have their names. A long bag
+    gives each topic a folder of parts, which Parquet's readers take as one table."""
     recorded = Recorded(bag)
     if form == "parquet":
         require_pyarrow()
-    written, suffix = [], "parquet" if form == "parquet" else "npz"
+    suffix, write = ("parquet", _write_parquet) if form == "parquet" else ("npz", _write_numpy)
+    written = []
     names = [topic.removeprefix("/") for topic in sorted(bag.topics)]
     spans = bag.parts(PART_S)
     for number, span in enumerate(spans):
@@ -34,10 +35,7 @@ def export(bag: Bag, folder: Path, form: str) -> list[Path]:
                 place = place / f"part-{number:03d}"
             path = place.with_name(f"{place.name}.{suffix}")
             path.parent.mkdir(parents=True, exist_ok=True)
-            if form == "parquet":
-                _write_parquet(path, columns)
-            else:
-                _write_numpy(path, columns)
+            write(path, columns)
             written.append(path)
     return written
 
@@ -79,7 +77,7 @@ def _write_parquet(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
 
 
 def _write_numpy(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
-    """As numpy.savez_compressed, which takes no column of the name `file`; /rosout has one."""
+    """Like numpy.savez_compressed, which refuses a column named `file`; /rosout has one."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, values in columns.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:

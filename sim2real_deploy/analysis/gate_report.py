@@ -3,7 +3,6 @@
 import base64
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +26,14 @@ VIDEO_EVERY = 3  # samples per frame
 FILM_S, FILM_SIZE = 6.0, (320, 180)  # of each scenario
 FILM_EVERY = 8
 FAILURES_SHOWN = 100
+FIGURES = {
+    "cost_of_transport": "cost of transport",
+    "smoothness": "smoothness, rad",
+    "slip": "slip, m/m",
+    "lift": "foot lift, m",
+    "clearance": "swing clearance, m",
+    "surprise": "surprise",
+}
 
 
 def write_gate_report(
@@ -53,15 +60,12 @@ def write_gate_report(
         f"{bundle.spec.title} · sha256 {bundle.contract.sha256[:12]} · "
         f"{len(runs)} episodes · a scenario asks for {threshold:.0%}"
     )
-    content = {
-        "duration": max(len(record.truths) / record.rate_hz, 1.0),
-        "sections": [asdict(section) for section in sections if section is not None],
-    }
-    write_page(path, f"Gate: {bundle.contract.name}", about, content)
+    seconds = max(len(record.truths) / record.rate_hz, 1.0)
+    write_page(path, f"Gate: {bundle.contract.name}", about, seconds, sections)
 
 
 def worst_run(rows: Sequence[Row], runs: Sequence[tuple[Task, Episode]]) -> tuple[Task, Episode]:
-    """In the scenario with the lowest success rate: the earliest fall, or the largest error."""
+    """In the scenario with the lowest success rate: the earliest fall, else the largest error."""
     least = min(rows, key=lambda row: row.rate)
 
     def badness(run: tuple[Task, Episode]) -> tuple[bool, bool, float]:
@@ -103,27 +107,12 @@ def _figures(rows: Sequence[Row]) -> Section:
     walked = [row for row in rows if row.error is not None and row.velocity is not None]
     content: list[list[Cell]] = []
     for row in walked:
-        figures = (
-            row.cost_of_transport,
-            row.smoothness,
-            row.slip,
-            row.lift,
-            row.clearance,
-            row.surprise,
-        )
-        known = [float("nan") if value is None else round(value, 3) for value in figures]
         speeds = [round(value, 3) for value in (*(row.velocity or ()), *(row.error or ()))]
+        figures = [getattr(row, name) for name in FIGURES]
+        known = [float("nan") if value is None else round(value, 3) for value in figures]
         content.append([_name(row), *speeds, *known])
     head = [f"{axis}, {unit}" for axis, unit in zip(AXES, UNITS, strict=True)]
-    head += [f"error {axis}" for axis in AXES]
-    head += [
-        "cost of transport",
-        "smoothness, rad",
-        "slip, m/m",
-        "foot lift, m",
-        "swing clearance, m",
-        "surprise",
-    ]
+    head += [*(f"error {axis}" for axis in AXES), *FIGURES.values()]
     errors = [(row, max(row.error or (0.0,))) for row in walked]
     most = max((error for _, error in errors), default=0.0) or 1.0
     shown = [Bar(_name(row), error, f"{error:.2f}") for row, error in errors]
@@ -136,7 +125,7 @@ def _figures(rows: Sequence[Row]) -> Section:
 
 
 def _engines(rows: Sequence[Row]) -> Section | None:
-    """The same scenarios in two engines: differences hint at what a policy learnt of one."""
+    """The same scenarios in two engines: a difference hints that a policy learnt its simulator."""
     engines = list(dict.fromkeys(row.engine for row in rows))
     if len(engines) < 2:
         return None
@@ -186,13 +175,13 @@ def _limits(rows: Sequence[Row]) -> Section | None:
 def _failures(episodes: Sequence[Episode]) -> Section | None:
     failed: list[list[Cell]] = [
         [
-            episode.scenario,
-            str(episode.trial),
-            "-" if episode.ended_s is None else episode.ended_s,
-            episode.reason,
+            run.scenario,
+            str(run.trial),
+            "-" if run.ended_s is None else run.ended_s,
+            run.reason,
         ]
-        for episode in episodes
-        if not episode.success
+        for run in episodes
+        if not run.success
     ]
     if not failed:
         return None
@@ -216,7 +205,7 @@ def _worst(bundle: Bundle, task: Task, episode: Episode, record: Record) -> Sect
         )
         for i, (axis, unit) in enumerate(zip(AXES, UNITS, strict=True))
     ]
-    said = episode.reason or "it succeeded, as did all others"
+    said = episode.reason or "it succeeded, like all others"
     text = f"{scenario.name}, trial {trial}, in {engine}: {said}."
     try:
         film = _film(bundle, scenario, trial, record, VIDEO_S, VIDEO_EVERY, VIDEO_SIZE)
@@ -226,7 +215,7 @@ def _worst(bundle: Bundle, task: Task, episode: Episode, record: Record) -> Sect
 
 
 def _films(bundle: Bundle, runs: Sequence[tuple[Task, Episode]]) -> Section | None:
-    """One of each scenario: a run that failed if there is one, else the first."""
+    """One run of each scenario: the first that failed, else the first."""
     chosen: dict[tuple[str, str], tuple[Task, Episode]] = {}
     for task, episode in runs:
         place = (task[1].name, task[0])
@@ -256,7 +245,7 @@ def _film(
     every: int,
     size: tuple[int, int],
 ) -> str:
-    """The last seconds as a data URI; drawn by MuJoCo whichever engine it was."""
+    """The last seconds as a data URI; MuJoCo draws it, whichever engine ran."""
     kept = record.truths[-round(seconds * record.rate_hz) :: every]
     poses = [np.concatenate((t.position, t.quaternion, t.joint_position)) for t in kept]
     model = TwinRobot(bundle.spec, scenario.conditions(bundle.spec, trial).floor).model

@@ -1,8 +1,7 @@
 """What was learnt beyond identification, as one HTML file: figures first, then measured torque
-beside the identified and the learnt one."""
+beside the identified and the learnt torque."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,8 @@ from sim2real_deploy.analysis.sections import Cell, Section, table
 from sim2real_deploy.identify.learn import summary
 from sim2real_deploy.identify.learn.actuator import ActuatorErrors, ActuatorResult, predict
 from sim2real_deploy.identify.learn.delta import DeltaResult
-from sim2real_deploy.identify.recording import Recording
+from sim2real_deploy.identify.recording import Recording, named
+from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.actuator_net import FRICTION, TORQUE
 
 SHOWN_S = 20.0
@@ -28,13 +28,14 @@ NAMES = {
 def write_actuator_report(
     path: Path, twin: str, recordings: Sequence[Recording], found: Sequence[ActuatorResult]
 ) -> None:
-    """The first of `found` is the network that is kept, the others stand beside it."""
+    """The first of `found` is the network that is kept; the others are for comparison."""
     kept = found[0]
     sections = [_summary(kept), _side_by_side(found), _gains(kept), *_by_joint(kept), _traces(kept)]
-    names = ", ".join(f"{r.name} ({r.digest})" for r in recordings)
-    about = f"{kept.robot.title} · learnt on twin {twin} from {names}"
-    content = {"duration": SHOWN_S, "sections": [asdict(section) for section in sections]}
-    write_page(path, "Actuator network", about, content)
+    write_page(path, "Actuator network", _about(kept.robot, twin, recordings), SHOWN_S, sections)
+
+
+def _about(robot: RobotSpec, twin: str, recordings: Sequence[Recording]) -> str:
+    return f"{robot.title} · learnt on twin {twin} from {named(recordings)}"
 
 
 def _summary(found: ActuatorResult) -> Section:
@@ -49,9 +50,9 @@ def _summary(found: ActuatorResult) -> Section:
         content = [Bar(s, v, f"{v:.3f} Nm") for s, v in zip(STEPS, _values(e), strict=True)]
         charts.append(bars(f"Error of the {name}, Nm rms", content, max(_values(e)) * 1.15))
     text = (
-        "In blocks of time that neither fitted nor chose the network. The share is of the squared "
-        "error that identification left. What moves the leg is known by inverse dynamics, where "
-        "the robot hangs; friction behind the motor shows there alone."
+        "In blocks of time that were used neither to fit nor to choose the network. The share is "
+        "of the squared error that identification left. The torque that moves the leg comes from "
+        "inverse dynamics of a hung robot; only there does friction behind the motor show."
     )
     head = ("held-out error, Nm rms", "torque", *STEPS, "network explains, %")
     return Section("What each step explains", text, [table(head, rows)], bars=charts)
@@ -69,8 +70,8 @@ def _side_by_side(found: Sequence[ActuatorResult]) -> Section:
         learned = summary.pooled(one.reported).learned
         rows.append([NAMES[one.weights.inputs] + kept, learned, identified, without, seen])
     text = (
-        "The same data and the same splits. Unseen gains: each set of gains was left out once, "
-        "wholly, and the network then judged on it."
+        "The same data and the same splits. Unseen gains: each set of gains was left out once, and "
+        "the network trained on the rest was judged on it."
     )
     head = (
         "inputs",
@@ -88,7 +89,7 @@ def _gains(found: ActuatorResult) -> Section:
         for name, values in found.unseen_gains.items()
     ]
     head = ("gains left out", "identified", "network without them", "network with them", "worse, %")
-    return Section("At gains that it has not seen", "", [table(head, rows)] if rows else [])
+    return Section("At unseen gains", "", [table(head, rows)] if rows else [])
 
 
 def _by_joint(found: ActuatorResult) -> list[Section]:
@@ -138,8 +139,8 @@ def write_action_report(
         steps = [Bar(name, value, f"{value:.1f} mrad") for name, value in rms.items()]
         charts.append(bars(f"After {horizon:g} s, mrad rms", steps, 1.15 * max(rms.values())))
     text = (
-        "Windows that begin in a recorded state and follow the recorded commands, in blocks of "
-        "time that were kept back. " + found.verdict
+        "Windows that start in a recorded state and follow the recorded commands, in held-out "
+        "blocks of time. " + found.verdict
     )
     joints: list[list[Cell]] = [
         [name, 1e3 * plain, 1e3 * learned, "" if learned < plain else "does not help here"]
@@ -153,12 +154,8 @@ def write_action_report(
         Section(f"Joint by joint, after {found.horizons[-1]:g} s", "", [table(head, joints)]),
         Section(
             "The changes themselves",
-            f"The search found changes of {1e3 * found.search_rms:.0f} mrad rms. They stay in the "
-            "simulator and are never sent to a robot.",
+            f"The search found changes of {1e3 * found.search_rms:.0f} mrad rms. They act in the "
+            "simulator only and are never sent to a robot.",
         ),
     ]
-    about = f"{found.robot.title} · learnt on twin {twin} from " + ", ".join(
-        f"{r.name} ({r.digest})" for r in recordings
-    )
-    page = {"duration": SHOWN_S, "sections": [asdict(section) for section in sections]}
-    write_page(path, "Delta action", about, page)
+    write_page(path, "Delta action", _about(found.robot, twin, recordings), SHOWN_S, sections)

@@ -24,8 +24,6 @@ Array = npt.NDArray[Any]
 
 
 def write_lerobot(walks: Sequence[Walk], folder: Path) -> list[Path]:
-    if folder.exists() and any(folder.iterdir()):
-        raise Refusal(f"{folder}: already exists and is not empty; name a new folder")
     robots = {walk.robot.name for walk in walks}
     if len(robots) != 1:
         raise Refusal(f"a LeRobot dataset holds one robot, not {', '.join(sorted(robots))}")

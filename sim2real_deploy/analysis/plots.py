@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-POINTS = 20_000  # values per line: full rate for short runs, min and max per bin for long ones
+POINTS = 20_000  # per line: the full rate of a short run, min and max per bin of a long one
 _NONE = 65535
 
 Times = npt.NDArray[np.float64]

@@ -1,7 +1,7 @@
 """Replays recorded states through the policies that walked, bit for bit.
 
-Decoder, observation terms and network session are the robot's own. The recording tells at which
-states each policy stepped, with which command, and whose gait clock it took over.
+Decoder, observation terms and network session are those of the robot. The recording tells at
+which states each policy stepped, with which command, and whose gait clock it took over.
 """
 
 import tempfile
@@ -94,7 +94,7 @@ class PolicyReplay:
 
 
 def bundle_of(bag: Bag, robot: RobotSpec, place: int = 0) -> Bundle:
-    """A policy that was loaded, from the bag's attachments; the first one started."""
+    """One of the loaded policies, from the bag's attachments; the run started with the first."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("policy.onnx", "policy.yaml"):
             content = bag.attachments.get(attached(name, place))
@@ -112,8 +112,8 @@ def _bundles_of(bag: Bag, robot: RobotSpec) -> list[Bundle]:
 
 
 def replay_policy(recorded: Recorded, other: Bundle | None = None) -> PolicyReplay:
-    """Through the bag's own policies; or through another one, compared with the policy that
-    started, in the steps of that policy. Part by part."""
+    """Replay through the bag's own policies, part by part. With `other`: through that policy, at
+    the steps of the policy that the run started with, and compared with it."""
     start = time.perf_counter()
     for name in (LOW_STATE, TICKS, OBSERVATION, ACTION):
         recorded.bag.require(name)
@@ -193,8 +193,8 @@ class _Replay:
     def _states_in_order(
         self, recorded: Recorded, steps: RecordedSteps
     ) -> Iterator[tuple[int, RobotState | None]]:
-        """The state of each step, decoded as control does. Odometry, if a policy observes velocity,
-        gets every state before it, timed by the robot's own millisecond counter."""
+        """The state of each step, decoded as control does it. If a policy observes velocity, the
+        odometry gets every earlier state, timed by the robot's own millisecond counter."""
         odometry = self._odometry
         samples = _samples(recorded, steps, every=odometry is not None)
         decoder = StateDecoder(recorded.robot)
@@ -211,7 +211,7 @@ class _Replay:
 
 
 class _Track:
-    """One policy in its own steps, compared with what was recorded of it."""
+    """One policy at its own steps, compared with its recorded values."""
 
     def __init__(self, policy: Policy, recorded: Bundle, same: bool) -> None:
         self.policy, self.same, self._recorded = policy, same, recorded
@@ -326,5 +326,5 @@ def _targets(bundle: Bundle, actions: Floats) -> Floats:
         np.array(v, np.float32) for v in (contract.action.scale, contract.action.offset)
     )
     targets[:, order] = offset + scale * clipped
-    targets[:, list(bundle.spec.wheels)] = 0.0  # they have a speed instead
+    targets[:, list(bundle.spec.wheels)] = 0.0  # these are commanded by speed
     return targets

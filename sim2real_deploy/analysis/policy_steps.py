@@ -61,7 +61,7 @@ def recorded_steps(
     loaded = recorded.load((TICKS, *topics))
     if TICKS not in loaded:
         return None
-    # A busy machine may receive messages in another order.
+    # A busy machine may receive messages out of order.
     series = {topic: part.sorted_by(part.publish_ns) for topic, part in loaded.items()}
     ticks = series[TICKS]
     labels, rows = labelled(ticks)
@@ -104,10 +104,12 @@ def recorded_steps(
 def _begins(
     column: dict[str, npt.NDArray[np.float64]], stepped: npt.NDArray[np.intp], place: int
 ) -> npt.NDArray[np.int64]:
-    """For each step of the run, how the policy at this place begins, if it does. A walk starts it
-    fresh. It goes on if it ran in the last step; or in the one before that, if they alternate as in
-    a switch: the policy being left steps one tick after the active one. Else it takes over from the
-    policy that was active."""
+    """How the policy at this index begins at each step of the run.
+
+    The first step of a walk starts it fresh. It goes on if it ran in the last step; or in the one
+    before that, if two policies alternate during a switch, when the one being left steps one tick
+    after the active one. Otherwise it takes over from the policy that was active.
+    """
     walking = column["mode"] == Mode.WALKING
     entered = walking & ~np.concatenate(([False], walking[:-1]))
     walk = np.cumsum(entered)[stepped]
@@ -135,7 +137,7 @@ def _matched(
 ) -> tuple[tuple[str, ...], Floats, npt.NDArray[np.bool_]]:
     """The values of each step: control publishes them just before the step's block of ticks.
 
-    If a block has lost one, all its values are unknown, because it cannot be told which one.
+    If a block has lost a value, all its values are unknown: which one was lost cannot be told.
     """
     if series is None:  # the policy was loaded and never ran
         return (), np.empty((len(block_of_step), 0), np.float32), np.zeros(len(block_of_step), bool)

@@ -2,13 +2,14 @@
 
 import html
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from sim2real_deploy.analysis import sections
 from sim2real_deploy.analysis.adaptation import adaptation, estimates
+from sim2real_deploy.analysis.sections import Section
 from sim2real_deploy.analysis.view import TOPICS, View
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded, Series, joined
@@ -23,7 +24,7 @@ _PAGE = """<!doctype html>
 
 
 PART_S = 600.0  # what one page shows, and what is held in memory at once
-HELD = (MODE, SAFETY)  # published when they change: what was said last holds on into the next part
+HELD = (MODE, SAFETY)  # published on change: the last message still holds in the next part
 
 
 def write_report(bag: Bag, path: Path) -> Path:
@@ -43,16 +44,15 @@ def write_report(bag: Bag, path: Path) -> Path:
         rows.append((f"{minutes[0]:.0f} to {minutes[1]:.0f} min", page.name, words))
     table = sections.table(("when", "page", "what happened"), rows)
     text = "This run is long: each part of it has a page of its own, beside this one."
-    whole = asdict(sections.Section("Parts", text, tables=[table]))
+    parts = Section("Parts", text, tables=[table])
     seconds = (spans[-1][1] - start_ns) / 1e9
-    content = {"duration": seconds, "sections": [whole]}
-    write_page(path, bag.path.resolve().name, f"{seconds / 3600:.1f} hours", content)
+    write_page(path, bag.path.resolve().name, f"{seconds / 3600:.1f} hours", seconds, [parts])
     return path
 
 
 def _write_part(part: Bag, held: dict[str, Series], path: Path) -> str:
-    """`held`: what HELD's topics said last, before and after. Gives the text of the first section.
-    Nothing else of a part outlives its page."""
+    """Returns the text of the first section. `held` are the last messages of HELD's topics, here
+    updated for the next part; nothing else of a part outlives its page."""
     recorded = Recorded(part)
     series = recorded.load(TOPICS)
     for name in HELD:
@@ -66,32 +66,29 @@ def _write_part(part: Bag, held: dict[str, Series], path: Path) -> str:
 
 
 def _write_view(view: View, bag: Bag, path: Path) -> str:
-    """Gives the text of the first section."""
-    content: dict[str, Any] = {
-        "duration": view.duration_s,
-        "sections": [
-            asdict(section)
-            for make in (*sections.ALL, adaptation, estimates)
-            if (section := make(view)) is not None
-        ],
+    """Returns the text of the first section."""
+    made = [make(view) for make in (*sections.ALL, adaptation, estimates)]
+    write_page(path, bag.path.resolve().name, view.about(), view.duration_s, made)
+    return next(section.text for section in made if section is not None)
+
+
+def write_page(
+    path: Path, title: str, about: str, duration_s: float, content: Iterable[Section | None]
+) -> None:
+    """Write the sections (those that are not None) with everything a browser needs."""
+    data = {
+        "duration": duration_s,
+        "sections": [asdict(section) for section in content if section is not None],
     }
-    write_page(path, bag.path.resolve().name, view.about(), content)
-    return str(content["sections"][0]["text"])
-
-
-def write_page(path: Path, title: str, about: str, content: dict[str, Any]) -> None:
-    """Write sections (tables, plots, bars, videos) with everything a browser needs."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        _PAGE.format(
-            title=html.escape(title),
-            about=html.escape(about),
-            style=_asset("report.css"),
-            script=_asset("report.js"),
-            data=json.dumps(content, allow_nan=False).replace("</", "<\\/"),
-        ),
-        encoding="utf-8",
+    page = _PAGE.format(
+        title=html.escape(title),
+        about=html.escape(about),
+        style=_asset("report.css"),
+        script=_asset("report.js"),
+        data=json.dumps(data, allow_nan=False).replace("</", "<\\/"),
     )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
 
 
 def _asset(name: str) -> str:

@@ -32,4 +32,4 @@ def export_parquet(bags: Sequence[Path], folder: Path) -> list[Path]:
 def export_lerobot(bags: Sequence[Path], folder: Path) -> list[Path]:
     """The longest walk of each run as an episode."""
     require_pyarrow()
-    return write_lerobot([walk_of_bag(Recorded(Bag(bag)), LEAST_S) for bag in bags], folder)
+    return write_lerobot([walk_of_bag(Recorded.open(bag), LEAST_S) for bag in bags], folder)

@@ -40,8 +40,8 @@ class RunFigures:
     limited: dict[str, float]  # joints whose command a limit changed: share of the walking ticks
     late_ticks: float | None  # share of ticks that came over a period after they were due
     surprise: float | None  # observations against training: about 1 is as in training
-    lost_states: int
-    lost_on_purpose: bool  # no more states are missing than the twin is set to lose
+    lost_states: int  # counted by the robot, but not in the recording
+    lost_on_purpose: bool  # not more than the twin is configured to lose
     dropped: int  # by the recorder
 
 
@@ -76,7 +76,7 @@ def figures_of(view: View) -> RunFigures:
 
 
 def lost_states(view: View) -> int:
-    """States that the robot counted and the recording does not hold."""
+    """States that the robot counted and the recording lacks."""
     period_ms = 1000 / view.robot.wire.rate_hz
     steps = np.diff(view.states["tick"].astype(np.int64))
     return int(np.maximum(0, np.rint(steps / period_ms) - 1)[steps < 60_000].sum())

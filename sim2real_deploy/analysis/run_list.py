@@ -11,18 +11,17 @@ from typing import Any
 from sim2real_deploy import __version__
 from sim2real_deploy.analysis.run_figures import figures_of
 from sim2real_deploy.analysis.view import TOPICS, View
-from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded
 from sim2real_deploy.bags.runs import PIN
 from sim2real_deploy.errors import Refusal
 
-KEPT = ".figures.json"  # in the run's folder; made anew when the bag or this package changes
+KEPT = ".figures.json"  # in the run's folder; renewed when the bag or this package changes
 GAP = "gap.json"  # where `sim2real gap RUN --json RUN/gap.json` puts it
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run; None where the bag cannot tell."""
+    """One run; None: the bag does not tell."""
 
     name: str
     date: str  # UTC
@@ -41,7 +40,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which runs are wanted; what is None does not matter."""
+    """Which runs are wanted; None accepts any."""
 
     policy: str | None = None
     stage: str | None = None
@@ -104,7 +103,7 @@ def describe_run(path: Path) -> RunRow:
 
 
 def _measure(path: Path) -> dict[str, Any]:
-    recorded = Recorded(Bag(path))
+    recorded = Recorded.open(path)
     view = View(recorded, recorded.load(TOPICS))
     figures = figures_of(view)
     said = recorded.bag.information

@@ -56,18 +56,20 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> dict[str, Any]
 
 
 def summary(view: View) -> Section:
-    """What a person should know who reads nothing else."""
+    """For a reader who reads nothing else."""
     figures = figures_of(view)
     rows = to_look_at(figures, view.robot) or [("nothing out of the ordinary", "")]
     return Section("Summary", sentence(figures), [table(("look at", "section"), rows)])
 
 
 def completeness(view: View) -> Section:
-    """Is the recording complete: everything received is in the bag, no state is missing?"""
+    """Whether all that was received is in the bag, and no state is missing."""
     counts = view.bag.metadata.get(COUNTS, {})
     lost = lost_states(view)
     by_design = 0 < lost <= lost_by_design(view)
-    verdict = "ok: this twin loses some on purpose" if by_design else _verdict(lost == 0)
+    verdict = "NOT OK" if lost else "ok"
+    if by_design:
+        verdict = "ok: this twin loses some on purpose"
     rows: list[list[Cell]] = [["states lost on the wire, by tick", float(lost), verdict]]
     for key, value in counts.items():
         if key.startswith("dropped"):
@@ -79,7 +81,6 @@ def completeness(view: View) -> Section:
 
 
 def timeline(view: View) -> Section:
-    rows = []
     events: list[list[Cell]] = []
     end = view.duration_s
     if view.ticks:
@@ -91,12 +92,11 @@ def timeline(view: View) -> Section:
         modes = spans(view.seconds(said), texts(said["data"]), end)
     else:
         modes = []
-    rows.append(("mode", modes))
-    events += [[start, "mode", name] for start, _, name in modes]
-    policies = _policies(view)
-    if policies:
+    rows = [("mode", modes)]
+    if policies := _policies(view):
         rows.append(("policy", policies))
-        events += [[start, "policy", name] for start, _, name in policies if name]
+    for kind, named in rows:
+        events += [[start, kind, name] for start, _, name in named]
     if SAFETY in view.series:
         safety = view.series[SAFETY]
         seconds = view.seconds(safety)
@@ -301,8 +301,8 @@ def distribution(view: View) -> Section | None:
         return None
     contract = bundle_of(view.bag, view.robot).contract
     names, values = labelled(view.series[OBSERVATION])
-    mean = np.concatenate([np.array(item.mean) for item in contract.statistics] or [np.empty(0)])
-    std = np.concatenate([np.array(item.std) for item in contract.statistics] or [np.empty(0)])
+    mean = np.array([value for item in contract.statistics for value in item.mean])
+    std = np.array([value for item in contract.statistics for value in item.std])
     if len(mean) != len(names):
         return None
     rows: list[list[Cell]] = []
@@ -345,10 +345,6 @@ ALL: tuple[Callable[[View], Section | None], ...] = (
     distribution,
     parameters,
 )
-
-
-def _verdict(ok: bool) -> str:
-    return "ok" if ok else "NOT OK"
 
 
 def _smooth(values: npt.NDArray[Any], width: int) -> npt.NDArray[np.float64]:

@@ -9,7 +9,7 @@ LIMITED = 0.02  # of the ticks
 TORQUE_SHARE = 0.9
 LATE = 0.001  # of the ticks
 SURPRISE = 2.0
-AT_MOST = 6  # things to look at: a person acts on a short list
+AT_MOST = 6  # things to look at
 
 
 def sentence(figures: RunFigures) -> str:
@@ -37,7 +37,7 @@ def sentence(figures: RunFigures) -> str:
 
 
 def to_look_at(figures: RunFigures, robot: RobotSpec) -> list[tuple[str, str]]:
-    """What is not as it should be, most urgent first, and the section that shows it."""
+    """What looks wrong, most urgent first, and the section that shows it."""
     found: list[tuple[str, str]] = []
     for seconds, words in figures.stops:
         found.append((f"safety at {seconds:.1f} s: {words}", "Timeline"))
@@ -62,7 +62,7 @@ def _motion(figures: RunFigures) -> list[tuple[str, str]]:
         if max(vx, vy) > SPEED_ERROR or wz > TURN_ERROR:
             found.append(("the commanded velocity is not reached", "Velocity"))
     if figures.torque_share > TORQUE_SHARE:
-        text = f"{figures.torque_joint} came to {figures.torque_share:.0%} of its torque limit"
+        text = f"{figures.torque_joint} reached {figures.torque_share:.0%} of its torque limit"
         found.append((text, "Torque and limits"))
     often = {name: share for name, share in figures.limited.items() if share > LIMITED}
     if often:
@@ -73,6 +73,6 @@ def _motion(figures: RunFigures) -> list[tuple[str, str]]:
         )
         found.append((text, "Torque and limits"))
     if figures.surprise is not None and figures.surprise > SURPRISE:
-        text = f"observations are {figures.surprise:.1f} times as far out as in training"
+        text = f"observations deviate {figures.surprise:.1f} times as much as in training"
         found.append((text, "Observations against training"))
     return found

@@ -19,7 +19,7 @@ from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.robot import TwinRobot, Vector
 
 HORIZONS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-LEAD_IN = 25  # wire periods: longer than any command is under way
+LEAD_IN = 25  # wire periods: longer than the delay of any command
 JOINTS_APART = 0.1  # rad, rms over the joints
 TILT_APART = 5.0  # degrees
 
@@ -104,9 +104,9 @@ def motion_of_bag(recorded: Recorded, start_s: float, seconds: float) -> Recorde
 def roll_out(
     twin: TwinRobot, motion: RecordedStates, start: int, steps: int, lead_in: int = LEAD_IN
 ) -> tuple[Vector, Vector, Vector]:
-    """From a recorded state on: the twin's joints, attitude and world velocity at each step.
+    """The twin's joints, attitude and world velocity at each step from a recorded state on.
 
-    A lead-in with the state held to the recording puts the earlier commands on their way.
+    A lead-in, with the state held to the recording, puts the earlier commands into the buses.
     """
     twin.reset(0)
     for index in range(max(start - lead_in, 0), start):
@@ -124,7 +124,7 @@ def roll_out(
 
 
 def replay_errors(twin: TwinRobot, motion: RecordedStates, window_s: float) -> ReplayErrors:
-    """Over all windows that the motion has room for."""
+    """Over all windows that fit into the motion."""
     rate = twin.robot.wire.rate_hz
     steps = min(round(window_s * rate), len(motion) - 1)
     runs = [_apart(twin, motion, n, steps) for n in range(0, len(motion) - steps, steps)]

@@ -1,4 +1,4 @@
-"""A run on one time axis, as the sections of a report read it."""
+"""A run on one time axis: what the sections of a report read."""
 
 from datetime import datetime, timezone
 from functools import cached_property

@@ -9,7 +9,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from sim2real_deploy.bags.topic import Qos, Topic
+from sim2real_deploy.robots import RobotSpec
+from sim2real_deploy.topics import LOW_STATE
 from sim2real_deploy.wire.layout import Layout, Member
+from sim2real_deploy.wire.messages import FAMILIES
 
 SEPARATOR = "=" * 80
 _IDL_NAMES = {"double": "float64", "float": "float32", "boolean": "bool", "octet": "byte"}
@@ -29,6 +33,13 @@ def of_wire(layout: Layout) -> tuple[str, str]:
     bodies: dict[str, str] = {}
     _describe_struct(f"{package}/{name}", layout.members, bodies)
     return f"{package}/msg/{name}", _assemble(f"{package}/{name}", bodies.__getitem__)
+
+
+def wire_topic(robot: RobotSpec, name: str, namespace: str = "") -> Topic:
+    """The topic that holds LOW_STATE or LOW_CMD in a bag."""
+    family = FAMILIES[robot.wire.family]
+    layout = family.state if name == LOW_STATE else family.command
+    return Topic(f"{namespace}/{name}", *of_wire(layout), Qos("best_effort"))
 
 
 def of_class(message: type[Any]) -> tuple[str, str]:

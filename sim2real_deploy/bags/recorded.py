@@ -6,6 +6,7 @@ that an hour fits into memory and ten minutes load in seconds.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,10 @@ class Recorded:
         self.bag = bag
         self.robot = robot_of(bag)
 
+    @classmethod
+    def open(cls, path: Path) -> "Recorded":
+        return cls(Bag(path))
+
     def load(self, names: Iterable[str]) -> dict[str, Series]:
         """The topics of these relative names that are in the bag and hold messages."""
         topics = {name: topic for name in names if (topic := self.bag.find(name)) is not None}
@@ -88,7 +93,7 @@ class Recorded:
                 parts.setdefault(by_full_name[message.topic], []).append(message)
             for name, messages in parts.items():
                 reading[name].add(messages)
-        return {name: topic.series() for name, topic in reading.items() if topic.any()}
+        return {name: topic.series() for name, topic in reading.items() if topic.times}
 
 
 class _Reading:
@@ -99,25 +104,27 @@ class _Reading:
         wire = name in _WIRE
         self._size = _layout(robot, name).size if wire else None  # of a whole sample
         self._definition = None if wire else Definition(topic.type, topic.definition)
-        self._times: list[tuple[Nanoseconds, Nanoseconds]] = []
+        self.times: list[tuple[Nanoseconds, Nanoseconds]] = []
         self._columns = GrowingColumns()
 
     def add(self, messages: list[Message]) -> None:
         if self._size is not None:
             messages = [message for message in messages if len(message.data) == self._size]
         data = [message.data for message in messages]
-        self._times.append(_times(messages))
+        self.times.append(
+            (
+                np.array([message.log_ns for message in messages], np.int64),
+                np.array([message.publish_ns for message in messages], np.int64),
+            )
+        )
         if self._definition is None:
             columns = wire_columns(self._robot, self._name, data)
             self._columns.extend(len(data), [(slice(None), columns)])
         else:
             self._columns.extend(len(data), self._definition.groups(data))
 
-    def any(self) -> bool:
-        return bool(self._times)
-
     def series(self) -> Series:
-        log_ns, publish_ns = (np.concatenate(times) for times in zip(*self._times, strict=True))
+        log_ns, publish_ns = (np.concatenate(times) for times in zip(*self.times, strict=True))
         return Series(log_ns, publish_ns, self._columns.done()).sorted_by(log_ns)
 
 
@@ -168,13 +175,6 @@ def labelled(series: Series) -> tuple[tuple[str, ...], npt.NDArray[Any]]:
         used = columns["layout.dim.0.size"][:, None] > np.arange(per_block)[None, :]
         rows = rows if used.all() else rows[used.ravel()]
     return names, rows
-
-
-def _times(messages: list[Message]) -> tuple[Nanoseconds, Nanoseconds]:
-    return (
-        np.array([message.log_ns for message in messages], np.int64),
-        np.array([message.publish_ns for message in messages], np.int64),
-    )
 
 
 def joined(parts: list[Series]) -> Series:

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from sim2real_deploy.bags import definitions
-from sim2real_deploy.bags.topic import Message, Qos, Topic
+from sim2real_deploy.bags.definitions import wire_topic
+from sim2real_deploy.bags.topic import Message
 from sim2real_deploy.bags.writer import BagWriter
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.topics import LOW_CMD, LOW_STATE
-from sim2real_deploy.wire.messages import FAMILIES
 
 _BATCH = 2000
 
@@ -25,11 +24,8 @@ class WireBag:
     ) -> None:
         attached = {"robot.json": robot.model_dump_json().encode(), **(attachments or {})}
         self._writer = BagWriter(directory, {"robot": robot.name, **information}, attached)
-        family = FAMILIES[robot.wire.family]
-        for name, layout in ((LOW_STATE, family.state), (LOW_CMD, family.command)):
-            self._writer.add_topic(
-                Topic(f"/{name}", *definitions.of_wire(layout), Qos("best_effort"))
-            )
+        for name in (LOW_STATE, LOW_CMD):
+            self._writer.add_topic(wire_topic(robot, name))
         self._batch: list[Message] = []
 
     def state(self, now_ns: int, sample: bytes) -> None:

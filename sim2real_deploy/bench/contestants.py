@@ -38,8 +38,7 @@ Contestant = Callable[[int, RobotSpec, str, Connection], None]
 
 
 def contestants(c_library: Path | None, adaptation: str = "none") -> dict[str, Contestant]:
-    """All that can run here; the C ones when they were built. With adaptation, ours runs without it
-    beside."""
+    """All that can run here; C only if it was built. With adaptation, ours also runs without it."""
     found: dict[str, Contestant] = {"echo": echo, "ours": partial(ours, adaptation=adaptation)}
     if adaptation != "none":
         found["ours, adaptation off"] = ours

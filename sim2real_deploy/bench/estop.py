@@ -30,7 +30,7 @@ def run(robot: str, policy: str, calls: int, progress: Progress) -> BenchResult:
 
 
 def time_calls(stack: Stack, calls: int, progress: Progress) -> list[float]:
-    """Milliseconds from each call of /safety/estop to damping, called while it stands up."""
+    """Milliseconds from each call of /safety/estop, while the robot stands up, to damping."""
     progress("starting the stack", 0.0)
     stack.recover()
     took_ms = []

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from rich import print
 
@@ -41,7 +40,16 @@ def run(
     raw = {
         "repeat": repeat,
         "adaptation": adaptation,
-        "faults": [_as_json(result) for result in results],
+        "faults": [
+            {
+                "name": result.case.name,
+                "outcome": result.case.outcome,
+                "times_ms": result.times_ms,
+                "problems": result.problems,
+                "taken_again_ms": result.taken_again_ms,
+            }
+            for result in results
+        ],
     }
     return BenchResult(f"from fault to damping on the wire, worst of {repeat}", checks, raw)
 
@@ -58,13 +66,3 @@ def _choose(stack: Stack, small_disk: bool, only: str) -> Sequence[Case]:
         names = ", ".join(case.name for case in every)
         raise Refusal(f"no fault's name contains '{only}'; there are: {names}")
     return chosen
-
-
-def _as_json(result: CaseResult) -> dict[str, Any]:
-    return {
-        "name": result.case.name,
-        "outcome": result.case.outcome,
-        "times_ms": result.times_ms,
-        "problems": result.problems,
-        "taken_again_ms": result.taken_again_ms,
-    }

@@ -1,7 +1,7 @@
 """Getting up from any pose: the robot is dropped, joints and attitude at random, and asked to
 recover, in the imperfect twin and with the limits of a stage."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import mujoco
 import numpy as np
@@ -89,7 +89,7 @@ class _Fallen:
 
 
 def recover(spec: RobotSpec, stage: str, seed: int) -> Recovery:
-    """Drop it, ask it to recover, watch until it stands or gives up."""
+    """Drop the robot, ask it to recover, watch until it stands or gives up."""
     fallen = _Fallen(spec, stage, seed)
     controller, link = fallen.controller, fallen.drive.link
     fallen.run(0.05)
@@ -115,7 +115,7 @@ def recover(spec: RobotSpec, stage: str, seed: int) -> Recovery:
 
 
 def run(robot: str, stage: str, poses: int, first: int, progress: Progress) -> BenchResult:
-    """Poses of the seeds from `first` on."""
+    """One pose for each seed from `first` on."""
     spec = load_robot(robot)
     recoveries = []
     for number in range(poses):
@@ -134,5 +134,5 @@ def run(robot: str, stage: str, poses: int, first: int, progress: Progress) -> B
         f"{len(stood)} of {poses} get up ({sum(one.upside_down for one in recoveries)} lay on "
         "their backs)",
         checks,
-        {"poses": [{n: getattr(one, n) for n in Recovery.__slots__} for one in recoveries]},
+        {"poses": [asdict(one) for one in recoveries]},
     )

@@ -1,7 +1,7 @@
 """Random robots for identification to find, some with effects that its model lacks."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import mujoco
 import numpy as np
@@ -32,47 +32,50 @@ class HiddenRobot:
     term: str = ""  # effect that the fitted model lacks
 
 
-class LoadFriction(MujocoPhysics):
-    """Gear friction that grows with the load."""
+class _Unmodelled(MujocoPhysics):
+    """Adds `effect` to the torques at the joints in every physics step."""
 
     steps: ClassVar[int] = 2
-    share: ClassVar[float] = 0.2
 
     def step(self, count: int) -> None:
-        data = self._data
         for _ in range(count):
-            load = np.abs(data.qfrc_actuator[FREE:])
-            data.qfrc_applied[FREE:] = -self.share * load * np.tanh(data.qvel[FREE:] / 0.05)
-            mujoco.mj_step(self._model, data)
+            self._data.qfrc_applied[FREE:] = self.effect(self._data)
+            mujoco.mj_step(self._model, self._data)
+
+    def effect(self, data: Any) -> Array:
+        raise NotImplementedError
 
 
-class SoftStop(MujocoPhysics):
+class LoadFriction(_Unmodelled):
+    """Gear friction that grows with the load."""
+
+    share: ClassVar[float] = 0.2
+
+    def effect(self, data: Any) -> Array:
+        load = np.abs(data.qfrc_actuator[FREE:])
+        return np.asarray(-self.share * load * np.tanh(data.qvel[FREE:] / 0.05))
+
+
+class SoftStop(_Unmodelled):
     """A rubber stop for the calves, well before the end of their range."""
 
-    steps: ClassVar[int] = 2
     begins: ClassVar[float] = -1.7  # rad
     stiffness: ClassVar[float] = 20.0  # Nm/rad
 
-    def step(self, count: int) -> None:
-        data = self._data
-        for _ in range(count):
-            calves = data.qpos[FREE + 1 :][2::3]
-            data.qfrc_applied[FREE:][2::3] = self.stiffness * np.maximum(self.begins - calves, 0.0)
-            mujoco.mj_step(self._model, data)
+    def effect(self, data: Any) -> Array:
+        q = data.qpos[FREE + 1 :]
+        is_calf = np.arange(len(q)) % 3 == 2
+        return np.asarray(self.stiffness * np.maximum(self.begins - q, 0.0) * is_calf)
 
 
-class Ripple(MujocoPhysics):
+class Ripple(_Unmodelled):
     """Cogging torque of the motors."""
 
-    steps: ClassVar[int] = 2
     size: ClassVar[float] = 0.6  # Nm
     periods: ClassVar[float] = 15.0  # per radian
 
-    def step(self, count: int) -> None:
-        data = self._data
-        for _ in range(count):
-            data.qfrc_applied[FREE:] = self.size * np.sin(self.periods * data.qpos[FREE + 1 :])
-            mujoco.mj_step(self._model, data)
+    def effect(self, data: Any) -> Array:
+        return np.asarray(self.size * np.sin(self.periods * data.qpos[FREE + 1 :]))
 
 
 UNKNOWN = {
@@ -84,7 +87,7 @@ SEEN_AT = {"stop": "calf_joint"}  # ending of the joints that have the term; els
 
 
 def draw(robot: RobotSpec, seed: int, unknown: str = "") -> HiddenRobot:
-    """A robot within bounds wide enough for every published one of its kind."""
+    """A robot with random figures, within bounds that hold for every published one of its kind."""
     rng = np.random.default_rng(seed)
     start = load_imperfections("default", robot.name)
     nominal, joints = figures_of(start, robot), robot.joint_count
@@ -122,11 +125,7 @@ def draw_walker(robot: RobotSpec, seed: int) -> HiddenRobot:
     rng = np.random.default_rng(seed)
     start = load_imperfections("default", robot.name)
     strength = rng.uniform(0.8, 1.15, robot.joint_count)
-    motors = start.motors.model_copy(
-        update={
-            "strength": named(robot, strength),
-            "delay": round(rng.uniform(0, 14)) * 1e-3,
-        }
-    )
+    changes = {"strength": named(robot, strength), "delay": round(rng.uniform(0, 14)) * 1e-3}
+    motors = start.motors.model_copy(update=changes)
     twin = start.model_copy(update={"motors": motors, "trunk": _trunk(rng)})
     return HiddenRobot(twin, Mount(), figures_of(twin, robot))

@@ -10,18 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from sim2real_deploy import paths
-from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded
 from sim2real_deploy.bench import hidden
 from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.checks import Check
-from sim2real_deploy.console import Progress
+from sim2real_deploy.console import Progress, silent
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.identify.lockstep import excite, walk
 from sim2real_deploy.identify.pipeline import Identified, identify
 from sim2real_deploy.identify.recording import from_bag
-from sim2real_deploy.identify.verdicts import KEYS, findings, residual_words
+from sim2real_deploy.identify.verdicts import RULES, findings, residual_words
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.twin.files import IdentifiedFigure, load_imperfections
@@ -31,7 +29,7 @@ from sim2real_deploy.twin.robot import TwinRobot
 
 # A motor that lags by 30 ms oscillates at a policy's kp 25 and kd 0.5, and excitation would stop.
 GAINS = (20.0, 1.0)
-# Median and 90th percentile that are asked for, and whether the error is a share of the truth.
+# Required median and 90th percentile, and whether the error is a share of the truth.
 TARGETS: dict[str, tuple[float, float, bool]] = {
     "strength": (0.01, 0.02, True),
     "delay": (0.0005, 0.001, False),
@@ -42,7 +40,7 @@ TARGETS: dict[str, tuple[float, float, bool]] = {
     "offset": (0.005, 0.010, False),
 }
 TRUNK_TARGETS = {"mass": (0.02, 0.04), "com": (0.005, 0.010)}  # of walkers; share of the trunk, m
-LEAST_TRUTH = {"lag": 0.003, "friction": 0.1, "damping": 0.1}  # a share of less says nothing
+LEAST_TRUTH = {"lag": 0.003, "friction": 0.1, "damping": 0.1}  # of less, no share is taken
 COVERED = 0.9
 WALK_S = 20.0
 
@@ -52,7 +50,7 @@ class Result:
     """Results of each robot, by kind and number."""
 
     hidden: list[dict[str, Any]]  # errors and covered, by figure
-    unknown: list[dict[str, Any]]  # said that the model falls short, where, and by the term's name
+    unknown: list[dict[str, Any]]  # whether the term was reported, at which joints, and by its name
     walkers: list[dict[str, Any]]  # errors of motors and trunk, or that it fell
 
     def bench_result(self) -> BenchResult:
@@ -62,38 +60,44 @@ class Result:
     def checks(self) -> list[Check]:
         checks = []
         for name, (median, most, _) in TARGETS.items():
-            if errors := self._pooled("errors", name):
-                checks.append(Check.at_most(f"{name}, median error", _middle(errors), median))
-                high = float(np.percentile(errors, 90))
-                checks.append(Check.at_most(f"{name}, 90th percentile", high, most))
-            if covered := self._pooled("covered", name):
-                share = float(np.mean(covered))
-                checks.append(Check.at_least(f"{name}, intervals that hold", share, COVERED))
+            errors, covered = self._pooled("errors", name), self._pooled("covered", name)
+            checks += _of_errors(name, errors, covered, median, most)
         if self.hidden:
             share = float(np.mean([bool(robot["errors"]) for robot in self.hidden]))
             checks.append(Check.at_least("hidden robots that could be excited", share, 1.0))
         if self.unknown:
-            share = float(np.mean([robot["said"] for robot in self.unknown]))
+            said, where = ([robot[key] for robot in self.unknown] for key in ("said", "where"))
+            share = float(np.mean(said))
             checks.append(Check.at_least("unknown effects: reported as falling short", share, 1.0))
-            share = float(np.mean([robot["where"] for robot in self.unknown]))
+            share = float(np.mean(where))
             checks.append(Check.at_least("unknown effects: right joints named", share, 1.0))
         walked = [robot for robot in self.walkers if not robot["fell"]]
         if walked:
             worst = {name: max(robot[name] for robot in walked) for name in ("strength", "delay")}
             checks.append(Check.at_most("from walking: strength, worst", worst["strength"], 0.03))
             checks.append(Check.at_most("from walking: delay, worst", worst["delay"], 0.001, "s"))
-        for name, (median, most) in TRUNK_TARGETS.items() if walked else ():
-            errors = [float(x) for robot in walked for x in robot[name]]
-            covered = [bool(x) for robot in walked for x in robot[f"{name}_covered"]]
-            high = float(np.percentile(errors, 90))
-            share = float(np.mean(covered))
-            checks.append(Check.at_most(f"{name}, median error", _middle(errors), median))
-            checks.append(Check.at_most(f"{name}, 90th percentile", high, most))
-            checks.append(Check.at_least(f"{name}, intervals that hold", share, COVERED))
+            for name, (median, most) in TRUNK_TARGETS.items():
+                errors = [float(x) for robot in walked for x in robot[name]]
+                covered = [float(x) for robot in walked for x in robot[f"{name}_covered"]]
+                checks += _of_errors(name, errors, covered, median, most)
         return checks
 
     def _pooled(self, kind: str, name: str) -> list[float]:
         return [float(x) for robot in self.hidden for x in robot[kind].get(name, ())]
+
+
+def _of_errors(
+    name: str, errors: list[float], covered: list[float], median: float, most: float
+) -> list[Check]:
+    checks = []
+    if errors:
+        middle, high = np.percentile(errors, (50, 90)).tolist()
+        checks.append(Check.at_most(f"{name}, median error", middle, median))
+        checks.append(Check.at_most(f"{name}, 90th percentile", high, most))
+    if covered:
+        share = float(np.mean(covered))
+        checks.append(Check.at_least(f"{name}, intervals that hold", share, COVERED))
+    return checks
 
 
 def run(
@@ -155,7 +159,7 @@ def _one_hidden(robot: RobotSpec, minutes: float, seed: int) -> dict[str, Any]:
         errors[name] = error[counts].tolist()
         covered[name] = [
             _covers(finding, true)
-            for finding, true in zip(told[KEYS[name]].values(), truth.tolist(), strict=True)
+            for finding, true in zip(told[RULES[name].key].values(), truth.tolist(), strict=True)
             if finding.low is not None
         ]
     return {"errors": errors, "covered": covered}
@@ -185,8 +189,8 @@ def _one_walker(robot: RobotSpec, seed: int) -> dict[str, Any]:
 def _trunk_errors(
     found: Identified, drawn: hidden.HiddenRobot
 ) -> dict[str, list[float] | list[bool]]:
-    """Of its mass, as a share of it, and of its centre of mass by axis (m); whether intervals hold.
-    An axis that is said to be not excited does not count."""
+    """Errors of the mass (as a share of it) and of the centre of mass by axis (m), and whether the
+    intervals hold. Axes reported as not excited do not count."""
     true, told = drawn.twin.trunk, findings(found)
     model = build_model(found.robot, Floor())
     weight = float(model.body(BASE).mass[0]) + true.mass
@@ -209,21 +213,20 @@ def _value(finding: IdentifiedFigure) -> float:
 
 
 def _covers(finding: IdentifiedFigure, true: float) -> bool:
-    return (
-        finding.low is not None and finding.high is not None and finding.low <= true <= finding.high
-    )
+    low, high = finding.low, finding.high
+    return low is not None and high is not None and low <= true <= high
 
 
 def _excited(robot: RobotSpec, drawn: hidden.HiddenRobot, minutes: float) -> Identified:
     twin = TwinRobot(robot, imperfections=drawn.twin, mount=drawn.mount, physics=drawn.physics)
     with tempfile.TemporaryDirectory() as folder:
         bag = Path(folder) / "excited"
-        excite(twin, bag, minutes, GAINS, _silent)
+        excite(twin, bag, minutes, GAINS, silent)
         return _identified(robot, [bag])
 
 
 def _walked(robot: RobotSpec, drawn: hidden.HiddenRobot) -> Identified:
-    bundle = load_bundle(paths.share_directory() / "policies/go2_walk", robot)
+    bundle = load_bundle("go2_walk", robot)
     with tempfile.TemporaryDirectory() as folder:
         bag = Path(folder) / "walked"
         walk(TwinRobot(robot, imperfections=drawn.twin), bag, bundle, WALK_S)
@@ -231,13 +234,5 @@ def _walked(robot: RobotSpec, drawn: hidden.HiddenRobot) -> Identified:
 
 
 def _identified(robot: RobotSpec, bags: Sequence[Path]) -> Identified:
-    recordings = [from_bag(Recorded(Bag(bag))) for bag in bags]
-    return identify(robot, recordings, load_imperfections("default", robot.name), _silent)
-
-
-def _middle(values: Sequence[float]) -> float:
-    return float(np.median(values))
-
-
-def _silent(_: str, __: float) -> None:
-    """Progress of the inner stages is not shown."""
+    recordings = [from_bag(Recorded.open(bag)) for bag in bags]
+    return identify(robot, recordings, load_imperfections("default", robot.name), silent)

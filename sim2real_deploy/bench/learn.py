@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from sim2real_deploy import paths
-from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.recorded import Recorded
 from sim2real_deploy.bench import learn_cost, real_logs
 from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.bench.hidden import LoadFriction
 from sim2real_deploy.checks import Check
-from sim2real_deploy.console import Progress
+from sim2real_deploy.console import Progress, silent
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.engines import SECOND, engine_physics
 from sim2real_deploy.identify.check import below
@@ -31,7 +29,7 @@ from sim2real_deploy.identify.learn.delta import judge, learn_action, steady
 from sim2real_deploy.identify.learn.samples import GainSets, make_samples
 from sim2real_deploy.identify.learn.simulator import Simulator, motion_of
 from sim2real_deploy.identify.lockstep import excite, walk
-from sim2real_deploy.identify.pipeline import identify
+from sim2real_deploy.identify.pipeline import Identified, identify
 from sim2real_deploy.identify.recording import Recording, from_bag
 from sim2real_deploy.identify.verdicts import twin_file
 from sim2real_deploy.policy.bundle import load_bundle
@@ -110,8 +108,8 @@ def hidden(robot: RobotSpec, robots: int, seed: int) -> Result:
     for number in range(robots):
         twin, mount = draw(robot, seed + number, stribeck=True)
         recordings = [_excited(robot, twin, mount, LoadFriction, gains) for gains in GAINS]
-        figures = _identified(robot, *recordings)
-        found = learn_actuator(robot, recordings, figures, "torque", _silent)
+        figures = _identified(robot, *recordings)[0].figures
+        found = learn_actuator(robot, recordings, figures, "torque", silent)
         pooled = summary.pooled(found.carried)
         ratios.append(pooled.learned / pooled.identified)
         degraded = [unseen / seen for _, unseen, seen in found.unseen_gains.values()]
@@ -128,11 +126,10 @@ def nothing(robot: RobotSpec, seed: int) -> Result:
     """No term hidden: with the true figures, what is left is the noise."""
     twin, mount = draw(robot, seed + 1000, stribeck=False)
     recording = _excited(robot, twin, mount, MujocoPhysics, GAINS[0])
-    figures = _identified(robot, recording)
-    found = learn_actuator(robot, [recording], figures, "torque", _silent, leave_out=False)
-    truth = learn_actuator(
-        robot, [recording], figures_of(twin, robot), "torque", _silent, leave_out=False
-    )
+    figures = _identified(robot, recording)[0].figures
+    found = learn_actuator(robot, [recording], figures, "torque", silent, leave_out=False)
+    true_figures = figures_of(twin, robot)
+    truth = learn_actuator(robot, [recording], true_figures, "torque", silent, leave_out=False)
     noise = summary.pooled(truth.carried).identified
     learned = summary.pooled(found.carried).learned
     worst = max(
@@ -149,16 +146,17 @@ def drake(robot: RobotSpec, seed: int) -> Result:
     """Another engine as the robot: two walks to learn from, a third to judge."""
     physics = engine_physics(SECOND)
     made_of = load_imperfections("default", robot.name)
-    bundle = load_bundle(paths.share_directory() / "policies/go2_walk", robot)
+    bundle = load_bundle("go2_walk", robot)
     recordings = []
     for number in range(3):
         body = TwinRobot(robot, imperfections=made_of, seed=seed + number, physics=physics)
         with tempfile.TemporaryDirectory() as folder:
             bag = Path(folder) / f"walk_{number}"
             walk(body, bag, bundle, WALK_S)
-            recordings.append(from_bag(Recorded(Bag(bag))))
-    twin = _identified_twin(robot, recordings[:2])
-    found = learn_action(robot, recordings[:2], twin, _silent)
+            recordings.append(from_bag(Recorded.open(bag)))
+    told, start = _identified(robot, *recordings[:2])
+    twin = twin_file(told, start, "").twin
+    found = learn_action(robot, recordings[:2], twin, silent)
     errors = _held_out(robot, recordings[2:], twin, found.network, 0.5)
     ratio = errors["learned"] / errors["identified"]
     checks = [Check.at_most("Drake: 0.5 s replay error by identified", ratio, HALVED)]
@@ -171,19 +169,16 @@ def chirp(robot: RobotSpec, real: Path | None) -> Result | None:
     if not files:
         return None
     seen = [real_logs.chirp(files[name], robot) for name in real_logs.SEEN]
-    figures = _identified(robot, *seen)
+    figures = _identified(robot, *seen)[0].figures
+    others = [real_logs.chirp(p, robot) for n, p in files.items() if n not in real_logs.SEEN]
     raw: dict[str, Any] = {}
-    shares: dict[str, float] = {}
     for form in ("torque", "history"):
-        found = learn_actuator(robot, seen, figures, form, _silent, leave_out=False)
-        others = [real_logs.chirp(p, robot) for n, p in files.items() if n not in real_logs.SEEN]
+        found = learn_actuator(robot, seen, figures, form, silent, leave_out=False)
         raw[form] = {"held_out_blocks": _errors(found)} | _on_unseen(found, others, figures)
-        shares[form] = raw[form]["all"]["learned"]
-        if form == "torque":
-            slow = raw[form]["all"]["learned_below_20_hz"]
+    share = raw["torque"]["all"]
     checks = [
-        Check.at_most("real chirps, unseen gains: error by torque", shares["torque"], REAL_SHARE),
-        Check.at_most("the same below 20 Hz", slow, REAL_SHARE),
+        Check.at_most("real chirps, unseen gains: error by torque", share["learned"], REAL_SHARE),
+        Check.at_most("the same below 20 Hz", share["learned_below_20_hz"], REAL_SHARE),
     ]
     return checks, raw
 
@@ -223,7 +218,7 @@ def walking(robot: RobotSpec, real: Path | None) -> Result | None:
     first = [p for n, p in files.items() if n.endswith("trial_1")]
     rest = [p for n, p in files.items() if not n.endswith("trial_1")]
     twin = load_imperfections("default", robot.name)
-    found = learn_action(robot, [real_logs.walk(p, robot) for p in first], twin, _silent)
+    found = learn_action(robot, [real_logs.walk(p, robot) for p in first], twin, silent)
     errors = _held_out(robot, [real_logs.walk(p, robot) for p in rest], twin, found.network, 0.2)
     ratio = errors["learned"] / errors["identified"]
     checks = [Check.at_most("real walking: 0.2 s error by identified", ratio, WALK_FALLS)]
@@ -267,23 +262,15 @@ def _excited(
     body = TwinRobot(robot, imperfections=twin, mount=mount, physics=physics)
     with tempfile.TemporaryDirectory() as folder:
         bag = Path(folder) / "excited"
-        excite(body, bag, MINUTES, gains, _silent)
-        return from_bag(Recorded(Bag(bag)))
+        excite(body, bag, MINUTES, gains, silent)
+        return from_bag(Recorded.open(bag))
 
 
-def _identified(robot: RobotSpec, *recordings: Recording) -> JointFigures:
+def _identified(robot: RobotSpec, *recordings: Recording) -> tuple[Identified, Imperfections]:
+    """What is found, and the twin that it starts from."""
     start = load_imperfections("default", robot.name)
-    return identify(robot, recordings, start, _silent).figures
-
-
-def _identified_twin(robot: RobotSpec, recordings: Sequence[Recording]) -> Imperfections:
-    start = load_imperfections("default", robot.name)
-    return twin_file(identify(robot, recordings, start, _silent), start, "").twin
+    return identify(robot, recordings, start, silent), start
 
 
 def _errors(found: ActuatorResult) -> dict[str, Any]:
     return summary.card(found, "", ())["held_out_rms_nm"]  # type: ignore[return-value]
-
-
-def _silent(_: str, __: float) -> None:
-    """Progress of the inner stages is not shown."""

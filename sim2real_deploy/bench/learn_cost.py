@@ -41,26 +41,16 @@ def write_random_twin(robot: RobotSpec, folder: Path) -> str:
     """Write a twin with two networks of full size and random weights; returns its path."""
     card: dict[str, object] = {"robot": robot.name, "joints": list(robot.joint_names)}
     first, both = str(folder / "first.yaml"), str(folder / "both.yaml")
-    file = load_twin_file("default", robot.name)
-    store(first, file, "actuator", random_actuator(robot).stored(card), "random weights")
-    store(
-        both,
-        load_twin_file(first, robot.name),
-        "action",
-        _delta(robot).stored(card),
-        "random weights",
-    )
+    actuator, delta = random_actuator(robot).stored(card), _delta(robot).stored(card)
+    store(first, load_twin_file("default", robot.name), "actuator", actuator, "random weights")
+    store(both, load_twin_file(first, robot.name), "action", delta, "random weights")
     return both
 
 
 def random_actuator(robot: RobotSpec) -> ActuatorWeights:
     rng = np.random.default_rng(0)
     kinds, kind = kinds_of(robot)
-    count, inputs, hidden = len(kinds), 6, 32
-
-    def drawn(*shape: int) -> Any:
-        return rng.standard_normal((count, *shape)).astype(np.float32)
-
+    count, inputs = len(kinds), 6
     return ActuatorWeights(
         inputs="torque",
         ages=(0.0, 0.010, 0.020),
@@ -68,36 +58,33 @@ def random_actuator(robot: RobotSpec) -> ActuatorWeights:
         on=np.ones((robot.joint_count, 2)),
         bound=np.full((count, 2), 1.0),
         reach=np.full(count, 1e6),
-        w0=drawn(inputs, hidden),
-        b0=drawn(hidden),
-        w1=drawn(hidden, hidden),
-        b1=drawn(hidden),
-        w2=SMALL * drawn(hidden, 2),
-        b2=SMALL * drawn(2),
-        spread=drawn(6, inputs),
-        mean=drawn(inputs),
+        spread=_drawn(rng, count, 6, inputs),
+        **_layers(rng, count, inputs, 32, 2),
     )
 
 
 def _delta(robot: RobotSpec) -> DeltaWeights:
-    rng = np.random.default_rng(1)
-    members, inputs, hidden, joints = 3, 3 * robot.joint_count + 6, 64, robot.joint_count
+    layers = _layers(np.random.default_rng(1), 3, 3 * robot.joint_count + 6, 64, robot.joint_count)
+    return DeltaWeights(every=0.02, bound=0.25, agreed=1e6, **layers)
 
-    def drawn(*shape: int) -> Any:
-        return rng.standard_normal((members, *shape)).astype(np.float32)
 
-    return DeltaWeights(
-        every=0.02,
-        bound=0.25,
-        agreed=1e6,
-        w0=drawn(inputs, hidden),
-        b0=drawn(hidden),
-        w1=drawn(hidden, hidden),
-        b1=drawn(hidden),
-        w2=SMALL * drawn(hidden, joints),
-        b2=SMALL * drawn(joints),
-        mean=drawn(inputs),
-    )
+def _layers(
+    rng: np.random.Generator, count: int, inputs: int, hidden: int, outputs: int
+) -> dict[str, Any]:
+    """`count` networks of two hidden layers, with the mean of their inputs."""
+    return {
+        "w0": _drawn(rng, count, inputs, hidden),
+        "b0": _drawn(rng, count, hidden),
+        "w1": _drawn(rng, count, hidden, hidden),
+        "b1": _drawn(rng, count, hidden),
+        "w2": SMALL * _drawn(rng, count, hidden, outputs),
+        "b2": SMALL * _drawn(rng, count, outputs),
+        "mean": _drawn(rng, count, inputs),
+    }
+
+
+def _drawn(rng: np.random.Generator, *shape: int) -> Any:
+    return rng.standard_normal(shape).astype(np.float32)
 
 
 def _twin(robot: RobotSpec, with_nets: str) -> tuple[float, bool]:

@@ -1,6 +1,6 @@
-"""Inference time of a policy as in the control loop, which sleeps between states.
+"""Inference time of a policy, called as in the control loop, which sleeps between states.
 
-Seconds with a stall of the machine itself are shown but do not count; more are measured instead.
+Seconds in which the machine itself stalled are shown but do not count; more are measured instead.
 """
 
 import time
@@ -43,22 +43,13 @@ def run(policy: str, robot: str, seconds: int, progress: Progress) -> BenchResul
     realtime.calm_interpreter()
     realtime.lock_memory()
     realtime.keep_awake()
-    taken = {
-        "in the loop": measure(
-            running,
-            spec.wire.rate_hz,
-            seconds,
-            False,
-            lambda done: progress("in the loop", done / 2),
-        ),
-        "after a rest": measure(
-            running,
-            spec.wire.rate_hz,
-            seconds,
-            True,
-            lambda done: progress("rested", (1 + done) / 2),
-        ),
-    }
+    taken = {}
+    for rested, name in enumerate(("in the loop", "after a rest")):
+
+        def tell(done: float, rested: int = rested, name: str = name) -> None:
+            progress(name, (rested + done) / 2)
+
+        taken[name] = measure(running, spec.wire.rate_hz, seconds, bool(rested), tell)
     rows = [
         (name, *one.percentiles(), f"{len(one.counted)} of {len(one.all)}")
         for name, one in taken.items()

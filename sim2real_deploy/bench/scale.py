@@ -1,7 +1,7 @@
 """How time and memory grow with the length of a bag: report, replay, identify, export.
 
 A real bag is repeated with its times and counters shifted, so that it reads as one long run. Each
-job runs in a process of its own; its peak memory is the kernel's figure.
+job runs in its own process; its peak memory is the kernel's figure.
 """
 
 import multiprocessing
@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from sim2real_deploy.bags import Bag, Message
+from sim2real_deploy.bags.cdr import HEADER
 from sim2real_deploy.bags.recorded import robot_of
 from sim2real_deploy.bags.writer import BagWriter
 from sim2real_deploy.bench.conduct import BenchResult
@@ -107,8 +108,7 @@ def _table(data: bytearray) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]
     text = bytes(data)
     start = text.index(b"tick,now_ns,")
     columns = text[start : text.index(b"\0", start)].count(b",") + 1
-    count = int(np.frombuffer(data[4:], np.uint8).size)  # bytes behind the header
-    rows = (count // 8) // columns
+    rows = (len(data) - HEADER) // 8 // columns
     while rows and not _is_length(data, rows * columns):
         rows -= 1
     values = np.frombuffer(data, np.uint8)[len(data) - 8 * rows * columns :].view(np.float64)
@@ -148,7 +148,7 @@ def _replay(bag: Path) -> None:
     from sim2real_deploy.analysis.policy_replay import replay_policy
     from sim2real_deploy.bags.recorded import Recorded
 
-    replay = replay_policy(Recorded(Bag(bag)))
+    replay = replay_policy(Recorded.open(bag))
     if replay.values_different or not replay.steps:
         raise Refusal(f"{bag}: the replay differs: {replay.first}")
 
@@ -157,7 +157,7 @@ def _load_for_identify(bag: Path) -> None:
     from sim2real_deploy.bags.recorded import Recorded
     from sim2real_deploy.identify.recording import from_bag
 
-    from_bag(Recorded(Bag(bag)))
+    from_bag(Recorded.open(bag))
 
 
 def _export(bag: Path) -> None:

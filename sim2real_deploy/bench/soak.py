@@ -2,7 +2,7 @@
 
 Twin, control, the supervisor's logic, the ring of ticks and the recorder's writer are those of a
 real walk; only DDS and ROS are missing. The robot walks, turns, sits down and stands up again, and
-gets a fresh battery every half hour. After a warm-up, growth from then to the end is judged.
+gets a fresh battery every half hour. Growth between the end of a warm-up and the end is judged.
 """
 
 import os
@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from sim2real_deploy.bags import definitions
+from sim2real_deploy.bags.definitions import wire_topic
 from sim2real_deploy.bags.recording import RunRecorder, Storage
 from sim2real_deploy.bags.runs import size_of
-from sim2real_deploy.bags.topic import Message, Qos, Topic
+from sim2real_deploy.bags.topic import Message
 from sim2real_deploy.bench.conduct import BenchResult
 from sim2real_deploy.checks import Check
 from sim2real_deploy.console import Progress
@@ -32,7 +32,6 @@ from sim2real_deploy.topics import LOW_CMD, LOW_STATE
 from sim2real_deploy.twin.files import DEFAULT, load_imperfections
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire import messages
-from sim2real_deploy.wire.messages import FAMILIES
 
 QUOTA_BYTES = 300 << 20
 RUN_MINUTES = 10  # of simulated time in one bag
@@ -196,10 +195,8 @@ class _Soak:
             self._recording.close()
         storage = Storage(self._folder, QUOTA_BYTES)
         self._recording = RunRecorder(storage, "soak", {"robot": self._drive.spec.name})
-        family = FAMILIES[self._drive.spec.wire.family]
-        for name, layout in ((LOW_STATE, family.state), (LOW_CMD, family.command)):
-            topic = Topic(f"/{name}", *definitions.of_wire(layout), Qos("best_effort"))
-            self._recording.add_topic(topic)
+        for name in (LOW_STATE, LOW_CMD):
+            self._recording.add_topic(wire_topic(self._drive.spec, name))
 
     def close(self) -> None:
         if self._recording is not None:

@@ -1,8 +1,8 @@
 """From a command to its effect: `--help` printed, a robot that may stand.
 
-The stack of `make walk` starts on a free domain, and its operator asks for standing until control
-agrees: that moment counts. The first start after an installation also compiles the loops, so one
-is made before any that counts.
+The stack of `make walk` starts on a free domain, and its operator repeats the request to stand
+until control accepts it: that moment counts. The first start after an installation also compiles
+the loops, so one start is made before those that count.
 """
 
 import os

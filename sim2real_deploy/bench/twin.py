@@ -26,8 +26,8 @@ from sim2real_deploy.wire.motion_switcher import MotionSwitcher
 _BLOCK = 50  # wire periods per turn: both sides alternate
 _BLOCKS = 60
 _WARM_UP = 1000
-_STEP_HZ = 2.0  # a trot in place: contacts change as in use,
-_TARGETS_HZ = 50.0  # and targets change at a policy's rate
+_STEP_HZ = 2.0  # of a trot in place, so that contacts change as in use;
+_TARGETS_HZ = 50.0  # targets change at a policy's rate
 _PATIENCE_S = 20.0
 
 
@@ -147,15 +147,14 @@ def measure_wire(robot: RobotSpec, preset: str, seconds: float, progress: Progre
         raise Refusal("bench twin: the twin's process sent no state")
     wall = (state.received_ns - first.received_ns) / 1e9
     counters = link.counters
-    arrived = (
-        counters.received - received + counters.lost - lost
-    )  # sent, including those the bus dropped
+    lost = counters.lost - lost
+    sent = counters.received - received + lost  # including those that the bus dropped
     return OnWire(
         seconds=wall,
-        rate_hz=arrived / wall,
+        rate_hz=sent / wall,
         nominal_hz=robot.wire.rate_hz,
         real_time_factor=(state.tick - first.tick) / 1000 / wall,
-        lost=counters.lost - lost,
+        lost=lost,
         bad=counters.bad_crc + counters.bad_length + counters.not_finite,
     )
 

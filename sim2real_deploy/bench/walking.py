@@ -1,7 +1,7 @@
 """What a walking policy must show in the imperfect twin: commands, pushes and worse conditions.
 
-The gate's episodes, with every condition fixed and the bounds tighter: each trial runs once for
-each seed, and its bounds are what the shipped policy is held to.
+Episodes of the gate with fixed conditions and tighter bounds. Each trial runs once for each seed;
+the bounds are those that the shipped policy must keep.
 """
 
 import multiprocessing

@@ -1,8 +1,8 @@
 """The vendor's path and ours, side by side in one run: codec, one-way latency, CPU.
 
-Two processes on loopback, LowState at 500 Hz. One way is from before encoding to after decoding.
-Where the comparison is uneven it favours the vendor: our figures include the checksum and all
-checks, the vendor's do not.
+Two processes on loopback, LowState at 500 Hz. One-way latency is from before encoding to after
+decoding. Where the comparison is uneven it favours the vendor: our figures include the checksum and
+all checks, the vendor's do not.
 """
 
 import multiprocessing
@@ -10,16 +10,17 @@ import struct
 import time
 import timeit
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 
 import numpy as np
 
 from sim2real_deploy.bench.conduct import BenchResult
+from sim2real_deploy.bench.contestants import standing
 from sim2real_deploy.checks import Check
 from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, WholeState, load_robot
+from sim2real_deploy.robots import JointCommand, RobotSpec, RobotState, load_robot
 from sim2real_deploy.wire import kernels, vendor
 from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import DdsLink
@@ -71,10 +72,10 @@ def judge(
 ) -> BenchResult:
     """Without the vendor's SDK there is nothing to compare with: ours alone."""
     if vendor_codec is None or vendor_way is None:
-        rows = [*_rows(codec, way)]
         raw = {"our_codec": asdict(codec), "our_way": asdict(way)}
         checks = [Check.at_most("samples lost", way.lost, 0)]
-        return BenchResult("bench wire", checks, raw, ("", "ours (no vendor SDK)", "unit"), rows)
+        columns = ("", "ours (no vendor SDK)", "unit")
+        return BenchResult("bench wire", checks, raw, columns, [*_rows(codec, way)])
     checks = [
         Check.at_least("decode, times faster", vendor_codec.decode / codec.decode, 30),
         Check.at_least("encode, times faster", vendor_codec.encode / codec.encode, 30),
@@ -131,7 +132,7 @@ def _codecs(robot: RobotSpec) -> tuple[Codec | None, Codec]:
     row = np.linspace(-1, 1, robot.joint_count, dtype=np.float32)
     command = JointCommand.of_block(np.stack((row,) * 5))
     encoder, decoder = CommandEncoder(robot), StateDecoder(robot)
-    state_sample = StateEncoder(robot).encode(_standing(robot))
+    state_sample = StateEncoder(robot).encode(standing(robot))
     command_sample = encoder.encode(command)
     octets = np.frombuffer(command_sample, np.uint8)
     jobs: dict[str, tuple[Callable[[], object], int]] = {
@@ -244,7 +245,7 @@ def _read_all(state: RobotState) -> None:
 
 def _send_ours(domain: int, robot: RobotSpec, count: int) -> None:
     layout = FAMILIES[robot.wire.family].state
-    encoder, state = StateEncoder(robot), _standing(robot)
+    encoder, state = StateEncoder(robot), standing(robot)
     writer = Participant(domain, "lo").writer(LOW_STATE, layout)
 
     def send(number: int) -> None:
@@ -279,16 +280,10 @@ def _send_vendors(domain: int, robot: RobotSpec, count: int) -> None:
     state_class = vendor.idl(FAMILIES[robot.wire.family].state.type_name)
     publisher = channel.ChannelPublisher(LOW_STATE, state_class)
     publisher.Init()
-    message = state_class.deserialize(StateEncoder(robot).encode(_standing(robot)))
+    message = state_class.deserialize(StateEncoder(robot).encode(standing(robot)))
 
     def send(number: int) -> None:
         message.tick, message.wireless_remote = 2 * (number + 1), list(_stamp())
         publisher.Write(message)
 
     _paced(count, send)
-
-
-def _standing(robot: RobotSpec) -> WholeState:
-    """An ordinary state."""
-    blank = b"\x00\x01".ljust(FAMILIES[robot.wire.family].state.size, b"\0")
-    return replace(StateDecoder(robot).decode(blank, 0).whole(), q=robot.stand_pose)

@@ -32,7 +32,6 @@ def gap(
     from sim2real_deploy.analysis.gap.together import put_together
     from sim2real_deploy.analysis.gap.walk import walk_of_bag
     from sim2real_deploy.analysis.policy_replay import bundle_of
-    from sim2real_deploy.bags import Bag
     from sim2real_deploy.bags.recorded import Recorded
     from sim2real_deploy.checks import write_json
     from sim2real_deploy.policy.bundle import load_bundle
@@ -42,7 +41,7 @@ def gap(
 
     found = []
     for path in bags:
-        recorded = Recorded(Bag(path))
+        recorded = Recorded.open(path)
         spec = recorded.robot
         imperfections = load_imperfections(twin, spec.name)
         bundle = (

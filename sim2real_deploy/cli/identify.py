@@ -20,7 +20,6 @@ def identify(
 ) -> None:
     """Motor laws from any bag, joints from hung ones, the trunk from ones on the ground."""
     from sim2real_deploy.analysis.identify_report import write_identify_report
-    from sim2real_deploy.bags import Bag
     from sim2real_deploy.bags.recorded import Recorded
     from sim2real_deploy.console import print_rows, shown_progress
     from sim2real_deploy.errors import Refusal
@@ -34,7 +33,7 @@ def identify(
     if path is not None and path.exists():
         raise Refusal(f"{path}: already exists; choose another name or remove it first")
     spec, begun = load_robot(robot), load_imperfections(start, robot)
-    recordings = [from_bag(Recorded(Bag(bag))) for bag in bags]
+    recordings = [from_bag(Recorded.open(bag)) for bag in bags]
     with shown_progress() as progress:
         found = run(spec, recordings, begun, progress)
     names = ", ".join(recording.name for recording in recordings)

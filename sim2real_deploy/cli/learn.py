@@ -110,8 +110,7 @@ def action(
 
 
 def _recordings(bags: list[Path]):  # type: ignore[no-untyped-def]
-    from sim2real_deploy.bags import Bag
     from sim2real_deploy.bags.recorded import Recorded
     from sim2real_deploy.identify.recording import from_bag
 
-    return [from_bag(Recorded(Bag(bag))) for bag in bags]
+    return [from_bag(Recorded.open(bag)) for bag in bags]

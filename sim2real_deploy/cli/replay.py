@@ -57,12 +57,11 @@ def _into_ros(bag: Path, rate: float, start: float, loop: bool) -> None:
 
 def _through_policy(path: Path, bundle: Path | None, json: Path | None) -> None:
     from sim2real_deploy.analysis.policy_replay import replay_policy
-    from sim2real_deploy.bags import Bag
     from sim2real_deploy.bags.recorded import Recorded
     from sim2real_deploy.checks import exit_code, print_table, write_json
     from sim2real_deploy.policy.bundle import load_bundle
 
-    recorded = Recorded(Bag(path))
+    recorded = Recorded.open(path)
     other = load_bundle(bundle, recorded.robot) if bundle is not None else None
     result = replay_policy(recorded, other)
     joints = {
@@ -98,12 +97,11 @@ def _in_twin(
     import numpy as np
 
     from sim2real_deploy.analysis.twin_replay import HORIZONS_S, replay_in_twin
-    from sim2real_deploy.bags import Bag
     from sim2real_deploy.bags.recorded import Recorded
     from sim2real_deploy.checks import write_json
     from sim2real_deploy.twin.files import load_imperfections
 
-    recorded = Recorded(Bag(path))
+    recorded = Recorded.open(path)
     result = replay_in_twin(
         recorded,
         load_imperfections(preset, recorded.robot.name),

@@ -1,8 +1,8 @@
-"""Gains as the motors' boards obey them.
+"""The gains that the motors' boards really use.
 
-Unitree's protocol sends a motor its kp and kd as 16-bit numbers, in steps of 25.6 / 32768 at the
-rotor, and the conversion cuts off the rest. Behind a gear the step grows with the square of its
-ratio: 0.115 Nms/rad at a Go2's calf, where a kd of 0.5 acts as 0.46 and one of 1.25 as 1.15.
+Unitree's protocol sends a motor kp and kd as 16-bit numbers in steps of 25.6 / 32768 at the rotor
+and truncates the rest. Behind a gear the step grows with the square of the ratio: 0.115 Nms/rad at
+a Go2's calf, where a kd of 0.5 acts as 0.46 and one of 1.25 as 1.15.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ def steps(robot: RobotSpec) -> Array | None:
 
 
 def obeyed(recording: Recording, step: Array) -> Recording:
-    """The recording with the gains that its boards used; a step of zero leaves a joint's alone."""
+    """The recording with the gains that its boards used; at a step of zero, those sent."""
     if not step.any():
         return recording
     columns = dict(recording.columns)

@@ -1,6 +1,6 @@
-"""Stage B: rotor, bearing and friction by linear regression on inverse dynamics.
+"""Stage B: rotor inertia, damping and friction by linear regression on inverse dynamics.
 
-It is rough, because accelerations are noisy, but it needs no initial values and takes a second;
+It is rough, because accelerations are noisy, but needs no initial values and takes a second;
 stage C starts from its result. Afterwards the same torque balance shows what the identified model
 leaves unexplained.
 """
@@ -31,7 +31,8 @@ OFFSET_RIDGE = 1e-6 * np.eye(4 * LEG_JOINTS)
 OFFSET_DRAWS = 50
 BLOCK_ROWS = 125  # one second of every fourth row
 LEAST_BLOCKS = 8
-CALM = 12.0  # rad/s^2: above, errors of the smoothing outweigh an offset
+LEAST_ROWS = 200  # in which a joint moves
+CALM = 12.0  # rad/s^2: at higher accelerations smoothing errors outweigh an offset
 LEAST_SHARE = 0.08  # of the residual: a term that explains less is not named
 RIPPLE = range(4, 25)  # candidate periods of torque ripple per radian of phase
 
@@ -132,12 +133,10 @@ def _leg_equations(found: Balance, first: int) -> tuple[Array, Array]:
         terms[:, own] = np.column_stack((found.ddq[:, joint], dq, np.sign(dq)))
         left = found.torque[:, joint] - found.rigid[:, joint]
         moving = (np.abs(dq) > MOVING) & calm
-        if moving.sum() < 200:
+        if moving.sum() < LEAST_ROWS:
             return squares[:0], sides[:0]
-        solved = _robust(
-            terms[moving][:, [*range(LEG_JOINTS), *range(own.start, own.stop)]], left[moving]
-        )
         columns = [*range(LEG_JOINTS), *range(own.start, own.stop)]
+        solved = _robust(terms[moving][:, columns], left[moving])
         error = np.abs(left - terms[:, columns] @ solved)
         typical = 2 * float(np.median(error[moving]))
         weight = moving * np.minimum(1.0, typical / np.maximum(error, 1e-9)) / typical**2
@@ -154,7 +153,7 @@ def first_guess(found: Balance, figures: JointFigures) -> JointFigures:
     guessed = {name: getattr(figures, name).copy() for name in ("armature", "damping", "friction")}
     for joint in range(found.q.shape[1]):
         moving = np.abs(found.dq[:, joint]) > MOVING
-        if moving.sum() < 200:
+        if moving.sum() < LEAST_ROWS:
             continue
         dq, ddq = found.dq[moving, joint], found.ddq[moving, joint]
         terms = np.column_stack((ddq, dq, np.sign(dq), np.ones(len(dq))))
@@ -192,22 +191,19 @@ def _unexplained(
     found: Balance, figures: JointFigures, robot: RobotSpec, joint: int
 ) -> Unexplained:
     moving = np.abs(found.dq[:, joint]) > MOVING
-    if moving.sum() < 200:
+    if moving.sum() < LEAST_ROWS:
         return Unexplained(0.0, 0.0, "")
     q, dq, ddq = (part[moving, joint] for part in (found.q, found.dq, found.ddq))
     torque = found.torque[moving, joint]
     own = np.column_stack((ddq, dq, np.sign(dq), np.ones(len(dq))))
-    left = torque - found.rigid[moving, joint]
-    left = left - own @ np.array(
-        (figures.armature[joint], figures.damping[joint], figures.friction[joint], 0.0)
-    )
+    known = (figures.armature[joint], figures.damping[joint], figures.friction[joint], 0.0)
+    left = torque - found.rigid[moving, joint] - own @ np.array(known)
     left = left - own @ np.linalg.lstsq(own, left, rcond=None)[0]
     total = float(left @ left)
+    fading = np.exp(-((np.abs(dq) - MOVING) / 0.15))
     kinds = {
-        "friction that grows with the load": np.sign(dq)[:, None] * np.abs(torque)[:, None],
-        "friction that fades with speed (Stribeck)": (
-            np.sign(dq) * np.exp(-((np.abs(dq) - MOVING) / 0.15))
-        )[:, None],
+        "friction that grows with the load": (np.sign(dq) * np.abs(torque))[:, None],
+        "friction that fades with speed (Stribeck)": (np.sign(dq) * fading)[:, None],
         "a stop that is softer or nearer than the model's": _near_stops(q, robot, joint),
     }
     for periods in RIPPLE:

@@ -44,7 +44,7 @@ def no_corrections(windows: Sequence[Window], joints: int) -> Array:
 
 
 def legs_model(robot: RobotSpec, lags: bool, presliding: bool = False) -> Any:
-    """Trunk welded to the world, contacts off; a torque sensor on each motor."""
+    """The model with its trunk welded to the world, no contacts, a torque sensor on each motor."""
     lag = 1e-4 if lags else 0.0
     timestep = 1 / robot.wire.rate_hz / STEPS
     spec = build_spec(
@@ -178,26 +178,27 @@ class Legs:
         q, dq = states[..., 1 : 1 + joints], states[..., 1 + joints : 1 + 2 * joints]
         offsets = np.stack([figures.offset for figures, _ in candidates])[:, None]
         plays = np.stack([figures.backlash for figures, _ in candidates])[:, None]
-        began = np.stack([self.recordings[w.recording]["start_q"][w.start] for w in windows])
-        began = began + starts_off[:, 0]
+        starting = [w.start for w in windows]
+        began = self._at(windows, "start_q", starting) + starts_off[:, 0]
         seen = _through_play(q, plays, began - offsets)
         if plays.any():
-            gains = np.stack([self.recordings[w.recording]["kp"][w.start] for w in windows])
+            gains = self._at(windows, "kp", starting)
             gains = np.stack([figures.strength for figures, _ in candidates])[:, None] * gains
             torque = torque - gains[:, :, None] * (seen - q)
         return seen + offsets[:, None], dq, torque
+
+    def _at(self, windows: Sequence[Window], column: str, rows: Sequence[Any]) -> Array:
+        """These rows of each window's recording."""
+        found = zip(windows, rows, strict=True)
+        return np.stack([self.recordings[w.recording][column][at] for w, at in found])
 
     def _deflected(self, windows: Sequence[Window], figures: JointFigures) -> Array:
         """Deflection of the friction's bristles (rad) at the start of each window, from the motion
         before it."""
         reach = np.maximum(figures.presliding, 1e-9)
         before = np.arange(-REMEMBERED, 1)
-        q = np.stack(
-            [
-                self.recordings[w.recording]["start_q"][np.maximum(w.start + before, 0)]
-                for w in windows
-            ]
-        )
+        rows = [np.maximum(w.start + before, 0) for w in windows]
+        q = self._at(windows, "start_q", rows)
         deflected = np.zeros((len(windows), self.robot.joint_count))
         for moved in np.diff(q, axis=1).transpose(1, 0, 2):
             full = reach * np.sign(moved)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.identify.recording import Recording
+from sim2real_deploy.identify.recording import JOINT_COLUMNS, Recording
 
 Array = npt.NDArray[np.float64]
 Interval = tuple[float, float]
@@ -30,6 +30,7 @@ LEAST_BLOCKS = 5  # nor can any bias with fewer blocks
 LEAST_SPEED_OFFSET = 0.004  # rad/s: one step of the real boards' velocity
 LEAST_TORQUE = 0.05  # Nm rms explained by the law: with less the joint is not excited
 DRAWS = 100
+UNKNOWN: Interval = (0.0, np.inf)
 LAG_EVIDENCE = 0.8  # a lag counts only if it removes this share of the residual
 
 
@@ -37,22 +38,22 @@ LAG_EVIDENCE = 0.8  # a lag counts only if it removes this share of the residual
 class MotorLaw:
     """The law of one joint; intervals are 95 %."""
 
-    strength: float
-    strength_interval: Interval
-    delay: float  # s, from a command to the reported torque
-    delay_interval: Interval
-    lag: float  # s
-    lag_interval: Interval
-    speed_share: float  # strength of kd over strength of kp
-    speed_gain: float  # velocity reading over the slope of the position
-    speed_feed: float  # Nms/rad, torque along the velocity besides the PD law
-    speed_feed_interval: Interval
-    torque_bias: float  # Nm, mean torque besides the PD law
-    torque_bias_interval: Interval
-    speed_offset: float  # rad/s, velocity reading at rest
     residual: float  # Nm rms that the law leaves
     torque: float  # Nm rms about the mean
-    excited: bool
+    strength: float = 1.0
+    strength_interval: Interval = UNKNOWN
+    delay: float = 0.0  # s, from a command to the reported torque
+    delay_interval: Interval = UNKNOWN
+    lag: float = 0.0  # s
+    lag_interval: Interval = UNKNOWN
+    speed_share: float = 1.0  # strength of kd over strength of kp
+    speed_gain: float = 1.0  # velocity reading over the slope of the position
+    speed_feed: float = 0.0  # Nms/rad, torque along the velocity besides the PD law
+    speed_feed_interval: Interval = UNKNOWN
+    torque_bias: float = 0.0  # Nm, mean torque besides the PD law
+    torque_bias_interval: Interval = UNKNOWN
+    speed_offset: float = 0.0  # rad/s, velocity reading at rest
+    excited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +73,7 @@ def fit_motor_law(
     both = sum(float(r["torque"][:, joint].var()) * len(r) for r in recordings)
     torque = np.sqrt(both / max(sum(len(r) for r in recordings), 1))
     if not blocks:
-        nothing = (0.0, np.inf)
-        return MotorLaw(
-            1,
-            nothing,
-            0,
-            nothing,
-            0,
-            nothing,
-            1,
-            1,
-            0,
-            nothing,
-            0,
-            nothing,
-            0,
-            torque,
-            torque,
-            False,
-        )
+        return MotorLaw(residual=float(torque), torque=float(torque))
     of_all_ages = _grams(blocks)
     grams = _of_best_age(of_all_ages, len(lags))
     everything = np.ones(len(blocks))
@@ -134,7 +117,7 @@ def fit_motor_law(
 
 
 def _blocks(recording: Recording, joint: int, lags: Array) -> list[_Terms]:
-    column = {name: recording[name][:, joint] for name in recording.columns if name in _NEEDED}
+    column = {name: recording[name][:, joint] for name in JOINT_COLUMNS}
     column["fresh"] = recording.fresh.astype(float)
     starts = range(int(INSTRUMENTS[-1]) + 1, len(recording) - BLOCK // 2, BLOCK)
     return [
@@ -142,9 +125,6 @@ def _blocks(recording: Recording, joint: int, lags: Array) -> list[_Terms]:
         for start in starts
         if (terms := _project(column, slice(start, min(start + BLOCK, len(recording))), lags))
     ]
-
-
-_NEEDED = ("q", "dq", "torque", "target_q", "target_dq", "feed_forward", "kp", "kd")
 
 
 def _project(column: dict[str, Array], rows: slice, lags: Array) -> _Terms | None:
@@ -206,6 +186,16 @@ class _Grams:
     torque: Array  # blocks
     kd: Array  # blocks
 
+    def summed(self, weights: Array) -> tuple[Array, Array]:
+        square = np.einsum("b,bkdij->kdij", weights, self.terms)
+        return square, np.einsum("b,bkdi->kdi", weights, self.cross)
+
+    def solved(self, weights: Array) -> tuple[Array, Array]:
+        """Strengths of the kp and kd terms, and the squares they explain, by lag and delay."""
+        square, cross = self.summed(weights)
+        strengths = np.linalg.solve(square + 1e-9 * np.eye(2), cross[..., None])[..., 0]
+        return np.asarray(strengths), (strengths * cross).sum(-1)
+
 
 def _grams(blocks: Sequence[_Terms]) -> _Grams:
     return _Grams(
@@ -218,9 +208,8 @@ def _grams(blocks: Sequence[_Terms]) -> _Grams:
 
 def _of_best_age(grams: _Grams, lags: int) -> _Grams:
     """The terms at the age of the state that explains most, for all blocks together."""
-    square, cross = grams.terms.sum(0), grams.cross.sum(0)
-    solved = np.linalg.solve(square + 1e-9 * np.eye(2), cross[..., None])[..., 0]
-    explained = (solved * cross).sum(-1).max(axis=1)
+    _, explained = grams.solved(np.ones(len(grams.kd)))
+    explained = explained.max(axis=1)
     first = int(np.argmax(explained)) // lags * lags
     chosen = slice(first, first + lags)
     return _Grams(grams.terms[:, chosen], grams.cross[:, chosen], grams.torque, grams.kd)
@@ -230,15 +219,14 @@ def _search(
     grams: _Grams, weights: Array, joined: bool, lags: Array
 ) -> tuple[float, float, float, float, float]:
     """Strength, delay, lag (rows), residual and explained sum of squares at the best fit."""
-    square = np.einsum("b,bkdij->kdij", weights, grams.terms)
-    cross = np.einsum("b,bkdi->kdi", weights, grams.cross)
     total = float(weights @ grams.torque)
     if joined:
+        square, cross = grams.summed(weights)
         strength = cross.sum(-1) / np.maximum(square.sum((-1, -2)), 1e-12)
         explained = strength * cross.sum(-1)
     else:
-        solved = np.linalg.solve(square + 1e-9 * np.eye(2), cross[..., None])[..., 0]
-        strength, explained = solved[..., 0], (solved * cross).sum(-1)
+        solved, explained = grams.solved(weights)
+        strength = solved[..., 0]
     k, d = np.unravel_index(int(np.argmax(explained)), explained.shape)
     if explained[0].max() > explained[k, d] - LAG_EVIDENCE * (total - explained[k, d]):
         explained, strength, lags = explained[:1], strength[:1], lags[:1]
@@ -268,10 +256,8 @@ def _peak(grid: Array, values: Array, at: int) -> float:
 
 
 def _speed_share(grams: _Grams, weights: Array) -> float:
-    square = np.einsum("b,bkdij->kdij", weights, grams.terms)
-    cross = np.einsum("b,bkdi->kdi", weights, grams.cross)
-    solved = np.linalg.solve(square + 1e-9 * np.eye(2), cross[..., None])[..., 0]
-    best = np.unravel_index(int(np.argmax((solved * cross).sum(-1))), cross.shape[:2])
+    solved, explained = grams.solved(weights)
+    best = np.unravel_index(int(np.argmax(explained)), explained.shape)
     position, speed = solved[best]
     return float(speed / position) if position > 0 else 1.0
 
@@ -338,7 +324,7 @@ def _torque_bias(
     strength, damping, delay, feed = law
     late, means = round(delay), []
     for recording in recordings:
-        column = {name: recording[name][:, joint] for name in _NEEDED}
+        column = {name: recording[name][:, joint] for name in JOINT_COLUMNS}
         for start in range(late + 1, len(recording) - BLOCK, BLOCK):
             rows = np.arange(start, start + BLOCK)
             rows = rows[recording.fresh[rows] & (column["kp"][rows] > 0)]

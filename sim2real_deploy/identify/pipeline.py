@@ -28,11 +28,11 @@ WINDOW = 150  # rows, 0.3 s
 WINDOWS = 100  # in the fit, spread over all hung recordings
 FIRST_WINDOWS = 30  # of them while searching for delay and kind of friction
 MOST_SECONDS = 120.0  # of a recording for stage A
-STEP_SECONDS = 40.0  # of a recording, to see whether boards cut gains off
-STEP_EVIDENCE = 0.95  # of the squared torque that is left: less, and boards cut gains off
+STEP_SECONDS = 40.0  # of a recording, to test whether boards cut gains off
+STEP_EVIDENCE = 0.95  # boards cut gains off if that leaves less than this share of squared torque
 FITTED = ("armature", "damping", "friction", "offset", "strength", "speed_gain")
 OFFSET_SIGMA = 0.1  # rad: joints were calibrated
-BLIND_OFFSET_SIGMA = 0.03  # rad, without an IMU: else offsets stand in for what is not modelled
+BLIND_OFFSET_SIGMA = 0.03  # rad, without an IMU: else offsets absorb what is not modelled
 OFFSET_TRUST = 4.0  # factor on the deviations of stage B's offsets, which are too small
 LEAST_OFFSET_SIGMA = 0.005  # rad
 LEAST_SIGMA = 0.004  # of strength, however certain stage A is
@@ -63,7 +63,6 @@ class Identified:
     unexplained: tuple[dynamics.Unexplained, ...]
     trunk: TrunkFinding | None
     hung: tuple[int, ...]  # recordings in which no foot touches anything
-    fitted_seconds: float
 
 
 def identify(
@@ -81,10 +80,9 @@ def identify(
     hung = tuple(k for k, r in enumerate(recordings) if r.hangs and _moves(r))
     fit: Fit | None = None
     left: tuple[dynamics.Unexplained, ...] = ()
-    seconds = 0.0
     if hung and all(len(leg.joints) == LEG_JOINTS for leg in robot.legs.values()):
         chosen = [_prepared(recordings[k], figures) for k in hung]
-        fit, seconds = _fit(robot, chosen, figures, laws, progress)
+        fit = _fit(robot, chosen, figures, laws, progress)
         figures = fit.point.figures
         found = dynamics.balance(robot, chosen, fit.point.attitudes, figures)
         left = tuple(dynamics.unexplained(found, figures, robot))
@@ -93,9 +91,7 @@ def identify(
     progress("weighing the trunk", 0.95)
     grounded = [r for r in recordings if not r.hangs]
     trunk = identify_trunk(robot, grounded, figures) if grounded else None
-    return Identified(
-        robot, before, figures, tuple(recordings), laws, fit, left, trunk, hung, seconds
-    )
+    return Identified(robot, before, figures, tuple(recordings), laws, fit, left, trunk, hung)
 
 
 def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
@@ -110,11 +106,10 @@ def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
                 "so nothing tells what the motors did; record rt/lowstate unchanged"
             )
     if not any(_moves(recording) for recording in recordings):
+        names = ", ".join(recording.name for recording in recordings)
         raise Refusal(
-            "the joints hardly move in "
-            + ", ".join(r.name for r in recordings)
-            + ": a robot that stands still tells nothing about its motors; "
-            "record `sim2real excite`, or a walk"
+            f"the joints hardly move in {names}: a robot that stands still tells nothing about its "
+            "motors; record `sim2real excite`, or a walk"
         )
 
 
@@ -123,8 +118,8 @@ def _moves(recording: Recording) -> bool:
 
 
 def _gain_steps(recordings: Sequence[Recording], before: JointFigures) -> Array:
-    """The steps to which boards cut gains off, for each kind of joint where that explains the
-    torque better. Only recordings at several kd can tell; else it stays as it was."""
+    """The steps to which boards cut gains off, for each kind of joint whose torque they explain
+    better. Only recordings at several kd can tell; without them the steps stay as before."""
     robot = recordings[0].robot
     known = board_gains.steps(robot)
     parts = [_busiest(r, STEP_SECONDS) for r in recordings if _moves(r)]
@@ -136,13 +131,9 @@ def _gain_steps(recordings: Sequence[Recording], before: JointFigures) -> Array:
     step: Array = before.gain_step.copy()
     cut = [obeyed(part, known) for part in parts]
     for kind in range(LEG_JOINTS):
-        left = np.array(
-            [
-                [_law_leaves(p, j) for j in range(kind, robot.joint_count, LEG_JOINTS)]
-                for p in (parts, cut)
-            ]
-        )
-        if (left[1] ** 2).sum() < STEP_EVIDENCE * (left[0] ** 2).sum():
+        joints = range(kind, robot.joint_count, LEG_JOINTS)
+        as_sent, as_cut = (sum(_law_leaves(p, j) ** 2 for j in joints) for p in (parts, cut))
+        if as_cut < STEP_EVIDENCE * as_sent:
             step[kind::LEG_JOINTS] = known[kind::LEG_JOINTS]
     return step
 
@@ -181,7 +172,7 @@ def _busiest(recording: Recording, seconds: float = MOST_SECONDS) -> Recording:
 
 
 def _with_laws(before: JointFigures, laws: Sequence[MotorLaw], robot: RobotSpec) -> JointFigures:
-    """Stage A's results; joints that were not excited keep their figures, all share one delay."""
+    """Stage A's results: joints that were not excited keep their figures; all share one delay."""
     period = 1 / robot.wire.rate_hz
     known = np.array([law.excited for law in laws])
 
@@ -216,7 +207,7 @@ def _weighted_median(values: Array, weights: Array) -> float:
 
 
 def _prepared(recording: Recording, figures: JointFigures) -> Recording:
-    """With smoothed states for windows to begin in."""
+    """The recording with smoothed states, in which windows begin."""
     columns = dict(recording.columns)
     columns["start_q"] = smooth(columns["q"])
     columns["start_dq"] = smooth((columns["dq"] - figures.speed_offset) / figures.speed_reading)
@@ -225,7 +216,7 @@ def _prepared(recording: Recording, figures: JointFigures) -> Recording:
 
 
 def _windows(recordings: Sequence[Recording]) -> list[Window]:
-    """Up to WINDOWS of them, spread over the stretches that move at unchanged gains."""
+    """Up to WINDOWS windows, spread over all stretches with motion at unchanged gains."""
     found = []
     for number, recording in enumerate(recordings):
         moving = np.abs(np.diff(recording["target_q"], axis=0)).sum(axis=1) > 1e-4
@@ -247,7 +238,7 @@ def _fit(
     figures: JointFigures,
     laws: Sequence[MotorLaw],
     progress: Progress,
-) -> tuple[Fit, float]:
+) -> Fit:
     """Stage B for initial values, then stage C at the delays that stage A cannot tell apart."""
     attitudes, known = _attitudes(recordings)
     priors = _priors(figures, laws)
@@ -283,8 +274,7 @@ def _fit(
             few, point = sliding
         search = RolloutFit(few.legs, windows, few.names, not known, priors)
         told = partial(_shifted, progress, 0.6)
-        best = search.run(replace(point, starts_off=None), told, 2)
-        return best, len(windows) * WINDOW * recordings[0].period
+        return search.run(replace(point, starts_off=None), told, 2)
     finally:
         few.legs.close()
 
@@ -292,11 +282,11 @@ def _fit(
 def _with_presliding(
     few: RolloutFit, point: Point, progress: Progress
 ) -> tuple[RolloutFit, Point] | None:
-    """The fit with friction that builds up over a distance; None where it explains no more."""
+    """The fit with friction that builds up over a distance; None if it does not explain more."""
     joints = point.figures.friction.size
     start = replace(point, figures=point.figures.with_(presliding=np.full(joints, PRESLIDING)))
     sliding = few.with_presliding()
-    tried, _, _ = sliding.improve(start, progress, FIRST_ITERATIONS)
+    tried = sliding.improve(start, progress, FIRST_ITERATIONS)
     if sliding.misfit(tried) < few.misfit(point) - SLIDING_EVIDENCE:
         few.legs.close()
         return sliding, tried
@@ -307,15 +297,15 @@ def _with_presliding(
 def _best_delay(few: RolloutFit, start: Point, step: float, progress: Progress) -> Point:
     """The fit at the most likely delay, in whole physics steps from stage A's upwards.
 
-    A delay that is a step too short is compensated by rotor inertia. Each delay has an optimum of
-    its own, so the fit runs at each until the likelihood falls.
+    Rotor inertia makes up for a delay that is a step too short. Each delay has its own optimum, so
+    the fit is repeated at each until the likelihood falls.
     """
-    best, _, _ = few.improve(start, progress, FIRST_ITERATIONS)
+    best = few.improve(start, progress, FIRST_ITERATIONS)
     least = few.misfit(best)
     for later in range(1, LATER_STEPS + 1):
         delay = start.figures.delay + later * step
         tried = replace(best, figures=best.figures.with_(delay=delay))
-        tried, _, _ = few.improve(tried, progress, LATER_ITERATIONS)
+        tried = few.improve(tried, progress, LATER_ITERATIONS)
         misfit = few.misfit(tried)
         if misfit > least:
             break

@@ -1,7 +1,7 @@
 """A recording as identification needs it: state and command in one row per wire period."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,19 +70,21 @@ def check_robot(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
             raise Refusal(f"{recording.name}: is of {recording.robot.name}, not of {robot.name}")
 
 
+def named(recordings: Iterable[Recording]) -> str:
+    """The recordings in words: names with digests."""
+    return ", ".join(f"{recording.name} ({recording.digest})" for recording in recordings)
+
+
 def from_arrays(name: str, robot: RobotSpec, columns: Mapping[str, npt.ArrayLike]) -> Recording:
-    """Rows that are about one wire period apart. Repeated states are marked and not used; states
-    that were sampled earlier or later than their row says are put on even rows."""
+    """From rows about one wire period apart. Repeated states are marked as not fresh; states that
+    were sampled earlier or later than their row says are put on even rows."""
     arrays = {key: np.asarray(values, np.float64) for key, values in columns.items()}
     rows, joints = arrays["q"].shape
     for key in ("target_dq", "feed_forward"):
         arrays.setdefault(key, np.zeros((rows, joints)))
     for key in ("kp", "kd"):
-        arrays[key] = (
-            np.broadcast_to(arrays[key].reshape(-1, 1), (rows, joints)).copy()
-            if (arrays[key].ndim < 2)
-            else arrays[key]
-        )
+        if arrays[key].ndim < 2:
+            arrays[key] = np.broadcast_to(arrays[key].reshape(-1, 1), (rows, joints)).copy()
     repeated = (np.diff(arrays["q"], axis=0) == 0).all(axis=1)
     if "dq" in arrays:
         repeated &= (np.diff(arrays["dq"], axis=0) == 0).all(axis=1)
@@ -104,9 +106,11 @@ def _put_on_even_rows(columns: dict[str, Array], fresh: Flags, period: float) ->
 
 
 def from_bag(recorded: Recorded) -> Recording:
-    """The wire of a bag, on the grid of the robot's own clock; lost states are filled in. Of a
-    long bag it is the ten minutes in which the joints moved most. The clock of an imported log may
-    be its reader's, so its states are put on even rows first."""
+    """From the wire in a bag, on the grid of the robot's own clock; lost states are interpolated.
+
+    Of a long bag, the ten minutes in which the joints moved most are used. An imported log may have
+    its reader's clock, so its states are put on even rows.
+    """
     for name in (LOW_STATE, LOW_CMD):
         recorded.bag.require(name)
     recorded = Recorded(_busiest(recorded.bag))

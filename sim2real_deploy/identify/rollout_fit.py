@@ -1,10 +1,10 @@
-"""Stage C: inertia, damping and friction of every joint, so that rollouts end where the robot did.
+"""Stage C: fits inertia, damping and friction of every joint so that rollouts follow the robot.
 
-Gauss-Newton over many short windows. The initial state of a window is measured with noise, which
-would bias the figures, so it is estimated, too, and eliminated window by window. The legs do not
-affect each other, so a column of the Jacobian takes one rollout for all four. Intervals come from a
-bootstrap over blocks of windows; the formal ones are far too narrow, because errors of neighbours
-are correlated.
+Gauss-Newton over many short windows. The measured initial state of a window is noisy and would bias
+the figures, so it is estimated as well, and eliminated window by window. The legs do not affect
+each other, so one rollout gives a column of the Jacobian for all four. Intervals come from a
+bootstrap over blocks of windows; formal ones are far too narrow, because neighbouring errors are
+correlated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,10 +62,7 @@ class Fit:
     point: Point
     spread: Array  # parameters x draws of the bootstrap, about the point
     names: tuple[str, ...]
-    cost: float  # mean of squared sigmas
     q_rms: Array  # rad, by joint
-    torque_rms: Array  # Nm, by joint
-    iterations: int
     correlation: Array  # of the parameters, by the bootstrap
 
     def column(self, name: str) -> slice:
@@ -94,12 +91,13 @@ class RolloutFit:
         self._sigma = np.repeat(np.array(FIRST_SIGMAS)[:, None], self._joints, axis=1)
         self._alike = 1.0  # correlated rows that count as one
         self._changes: tuple[Array, Array] | None = None  # by figures and by initial states
-        rows = [slice(w.start + 1, w.start + 1 + w.rows) for w in windows]
-        chosen = [legs.recordings[w.recording] for w in windows]
-        self._q = np.stack([r["q"][rows_] for r, rows_ in zip(chosen, rows, strict=True)])
-        fresh = np.stack([r.fresh[rows_] for r, rows_ in zip(chosen, rows, strict=True)])
-        self._weight = fresh[..., None].astype(float)
-        self._torque = np.stack([r["torque"][rows_] for r, rows_ in zip(chosen, rows, strict=True)])
+        parts = [
+            legs.recordings[w.recording].part(slice(w.start + 1, w.start + 1 + w.rows))
+            for w in windows
+        ]
+        self._q = np.stack([part["q"] for part in parts])
+        self._torque = np.stack([part["torque"] for part in parts])
+        self._weight = np.stack([part.fresh for part in parts])[..., None].astype(float)
 
     def with_presliding(self) -> "RolloutFit":
         """The same fit with friction that builds up over a distance, on legs of its own."""
@@ -107,15 +105,13 @@ class RolloutFit:
         names = (*self.names, "presliding")
         return RolloutFit(legs, self._windows, names, self._attitude, self._priors)
 
-    def run(self, start: Point, progress: Progress, iterations: int = 8) -> Fit:
-        point, cost, done = self.improve(start, progress, iterations)
+    def run(self, start: Point, progress: Progress, iterations: int) -> Fit:
+        point = self.improve(start, progress, iterations)
         residual, _ = self._look(point)
-        return self._result(point, cost, self._normal(point, residual), done)
+        return self._result(point, self._normal(point, residual))
 
-    def improve(
-        self, start: Point, progress: Progress, iterations: int
-    ) -> tuple[Point, float, int]:
-        """The point after some iterations, its cost, and the number of iterations.
+    def improve(self, start: Point, progress: Progress, iterations: int) -> Point:
+        """The point after some iterations.
 
         Finite differences are most of the work and hardly change near the optimum. They are
         computed again only after a large step, or when the old ones bring no gain.
@@ -154,7 +150,7 @@ class RolloutFit:
                 self._changes = None
             self._weigh_errors(self._errors(point))
             residual, cost = self._look(point)
-        return point, cost, number + 1
+        return point
 
     def misfit(self, point: Point) -> float:
         """Negative log likelihood per row, with each joint's residual as its noise.
@@ -170,7 +166,7 @@ class RolloutFit:
     def _weigh_errors(self, parts: Sequence[Array], first: bool = False) -> None:
         """Set each joint's deviations from its residuals.
 
-        They never exceed the first ones: a model that falls short must still fit the positions.
+        They never exceed the first ones: an inadequate model must still fit the positions.
         """
         low, high = (FIRST_SIGMAS if first else LEAST_SIGMAS), FIRST_SIGMAS
         spread = [1.2 * np.median(np.abs(e), axis=(0, 1)) / 0.6745 for e in parts]
@@ -179,7 +175,7 @@ class RolloutFit:
         )
         self._alike = 1.0 if first else _rows_alike(parts[0] / self._sigma[0])
 
-    def _result(self, point: Point, cost: float, normal: "_Normal", done: int) -> Fit:
+    def _result(self, point: Point, normal: "_Normal") -> Fit:
         rng = np.random.default_rng(0)
         square, slope = normal.square, normal.slope
         blocks = -(-len(square) // BLOCK)
@@ -189,37 +185,26 @@ class RolloutFit:
         draws = []
         for _ in range(DRAWS):
             weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks))[of_block].astype(float)
-            total = np.tensordot(weights, square, 1) + ridge
-            total += np.diag(stiff)
+            total = np.tensordot(weights, square, 1) + ridge + np.diag(stiff)
             pull = weights @ slope + stiff * off
             draws.append(-np.linalg.solve(total, pull) * self._units())
         spread = np.array(draws).T
-        unweighted = self._errors(point)
-        rms = [np.sqrt(np.mean(e**2, axis=(0, 1))) for e in unweighted]
+        q_rms = np.sqrt(np.mean(self._errors(point)[0] ** 2, axis=(0, 1)))
         deviation = spread.std(axis=1) + 1e-12
         centred = (spread - spread.mean(axis=1, keepdims=True)) / deviation[:, None]
-        return Fit(
-            point,
-            spread,
-            self.names,
-            cost,
-            rms[0],
-            rms[1],
-            done,
-            centred @ centred.T / DRAWS,
-        )
+        correlation = centred @ centred.T / DRAWS
+        return Fit(point, spread, self.names, q_rms, correlation)
 
     def _errors(self, point: Point) -> list[Array]:
+        """In position and torque, zero in rows that were not read: windows x rows x joints each."""
         candidate = (point.figures, point.downs())
         q, _, torque = self.legs.run(self._windows, [candidate], point.starts_off)
-        return self._differences(q[0], torque[0])
-
-    def _differences(self, q: Array, torque: Array) -> list[Array]:
-        return [(q - self._q) * self._weight, (torque - self._torque) * self._weight]
+        return [(q[0] - self._q) * self._weight, (torque[0] - self._torque) * self._weight]
 
     def _look(self, point: Point) -> tuple[Array, float]:
         """Errors in sigmas (windows x rows x parts x joints), and their mean Huber cost."""
-        residual = self._sigmas(self._errors(point))
+        parts = zip(self._errors(point), self._sigma, strict=True)
+        residual = np.stack([error / sigma for error, sigma in parts], axis=2)
         size = np.abs(residual)
         cost = np.where(size < HUBER, size**2, 2 * HUBER * size - HUBER**2)
         stiff, off = self._prior_terms(point)
@@ -248,9 +233,6 @@ class RolloutFit:
             off[rows] = point.attitudes.ravel() / ATTITUDE_STEP
         return stiff, off
 
-    def _sigmas(self, parts: Sequence[Array]) -> Array:
-        return np.stack([e / s for e, s in zip(parts, self._sigma, strict=True)], axis=2)
-
     def _normal(self, point: Point, residual: Array) -> "_Normal":
         """Normal equations of each window, with its initial state eliminated."""
         weight = np.minimum(1.0, HUBER / np.maximum(np.abs(residual), 1e-9))
@@ -267,14 +249,11 @@ class RolloutFit:
         here, joints = self._readings(point), self._joints
         columns = np.zeros((self._count, *here.shape), np.float32)
         for at in range(len(self.names)):
-            for kind in range(3):  # the same joint of every leg at once
-                mine = np.arange(joints) % 3 == kind
+            for kind in range(3):
                 step = np.zeros(self._count)
-                step[at * joints : (at + 1) * joints][mine] = 1.0
+                step[at * joints : (at + 1) * joints][kind::3] = 1.0
                 moved = self._readings(self._moved(point, step)) - here
-                for leg in range(joints // 3):
-                    own = slice(3 * leg, 3 * leg + 3)
-                    columns[at * joints + 3 * leg + kind][..., own] = moved[..., own]
+                self._spread_over_legs(moved, kind, columns[at * joints : (at + 1) * joints])
         if self._attitude:
             for axis in range(2):
                 step = np.zeros(self._count)
@@ -292,18 +271,20 @@ class RolloutFit:
         nothing = np.zeros(self._count)
         for part in range(2):
             for kind in range(3):
-                mine = np.arange(joints) % 3 == kind
                 off = no_corrections(self._windows, joints)
-                off[:, part, mine] = START_SIGMAS[part]
+                off[:, part, kind::3] = START_SIGMAS[part]
                 moved = self._readings(self._moved(point, nothing, off)) - here
-                for leg in range(joints // 3):
-                    own = slice(3 * leg, 3 * leg + 3)
-                    columns[part * joints + 3 * leg + kind][..., own] = moved[..., own]
+                self._spread_over_legs(moved, kind, columns[part * joints : (part + 1) * joints])
         return columns
 
+    def _spread_over_legs(self, moved: Array, kind: int, columns: Array) -> None:
+        """The same joint of every leg was changed at once; each leg shows the effect of its own."""
+        for first in range(0, self._joints, 3):
+            own = slice(first, first + 3)
+            columns[first + kind][..., own] = moved[..., own]
+
     def _readings(self, point: Point) -> Array:
-        """Errors in position and torque, zero in rows that were not read: windows x rows x parts x
-        joints."""
+        """The errors as one array: windows x rows x parts x joints."""
         return np.stack(self._errors(point), axis=2)
 
     def _units(self) -> Array:

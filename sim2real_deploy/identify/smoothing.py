@@ -7,7 +7,7 @@ Array = npt.NDArray[np.float64]
 
 
 def smooth(values: Array, half: int = 4) -> Array:
-    """A local parabola through each row and `half` neighbours on either side."""
+    """Fit a parabola through each row and `half` neighbours on either side."""
     return _convolved(values, _kernel(half, 0))
 
 

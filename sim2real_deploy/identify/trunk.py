@@ -51,34 +51,24 @@ def identify_trunk(
     model.dof_damping[-joints:] = figures.damping
     model.dof_frictionloss[:] = 0.0
     model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
-    squares, sides = [], []
-    for recording in recordings:
-        for square, side in _blocks(model, robot, recording, figures):
-            squares.append(square)
-            sides.append(side)
-    if len(squares) * BLOCK_S < LEAST_S:
+    blocks = [block for r in recordings for block in _blocks(model, robot, r, figures)]
+    if len(blocks) * BLOCK_S < LEAST_S:
         return None
-    all_squares, all_sides = np.array(squares), np.array(sides)
+    squares, sides = (np.array(part) for part in zip(*blocks, strict=True))
     base = model.body(BASE).id
     mass, ipos = float(model.body_mass[base]), model.body_ipos[base].copy()
 
     def solve(weights: Array) -> Array:
         found = np.linalg.solve(
-            np.tensordot(weights, all_squares, 1) + 1e-9 * np.eye(UNKNOWNS), weights @ all_sides
+            np.tensordot(weights, squares, 1) + 1e-9 * np.eye(UNKNOWNS), weights @ sides
         )
         total = mass + found[0]
         return np.array((found[0], *((mass * ipos + found[1:4]) / total - ipos)))
 
-    count = len(squares)
+    count = len(blocks)
     best = solve(np.ones(count))
-    rng = np.random.default_rng(0)
-    draws = np.array(
-        [
-            solve(rng.multinomial(count, np.full(count, 1 / count)).astype(float))
-            for _ in range(DRAWS)
-        ]
-    )
-    low, high = np.percentile(draws, (2.5, 97.5), axis=0)
+    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), DRAWS)
+    low, high = np.percentile([solve(w.astype(float)) for w in drawn], (2.5, 97.5), axis=0)
     return TrunkFinding(
         float(best[0]), (float(low[0]), float(high[0])), best[1:], np.stack((low[1:], high[1:]), 1)
     )

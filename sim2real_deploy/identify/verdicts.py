@@ -1,6 +1,8 @@
 """The verdict on each figure: a value with its interval, not excited, or confounded."""
 
+from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,72 +18,53 @@ Array = npt.NDArray[np.float64]
 
 EXCITE = "record `sim2real excite` with the robot on its hoist"
 WALK = "record a walk of half a minute, with the IMU"
-# Half widths above which a figure counts as not excited: relative and absolute.
-TELLING = {
-    "armature": (0.5, 0.003),
-    "damping": (0.5, 0.15),
-    "friction": (0.5, 0.1),
-    "offset": (0.0, 0.04),
-    "strength": (0.15, 0.0),
-    "delay": (0.0, 0.003),
-    "lag": (0.5, 0.003),
-    "speed_feed": (0.5, 0.06),
-    "torque_bias": (0.5, 0.05),
-    "presliding": (0.5, 0.002),
+Share = tuple[float, float]  # a half width: relative to the value, and absolute
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How a figure is judged."""
+
+    key: str  # in a twin's file
+    telling: Share = (0.0, 0.0)  # a wider interval counts as not excited
+    grain: Share = (0.0, 0.0)  # error of the fit itself, which no bootstrap sees
+
+
+RULES = {
+    "armature": Rule("motors.armature", (0.5, 0.003), (0.02, 0.0003)),
+    "damping": Rule("motors.damping", (0.5, 0.15), (0.03, 0.01)),
+    "friction": Rule("motors.friction", (0.5, 0.1), (0.03, 0.01)),
+    "offset": Rule("encoders.offset", (0.0, 0.04), (0.0, 0.003)),
+    "strength": Rule("motors.strength", (0.15, 0.0), (0.01, 0.0)),
+    "delay": Rule("motors.delay", (0.0, 0.003), (0.0, 0.0005)),
+    "lag": Rule("motors.lag", (0.5, 0.003), (0.05, 0.0005)),
+    "speed_feed": Rule("motors.speed_feed", (0.5, 0.06), (0.1, 0.05)),
+    "torque_bias": Rule("motors.torque_bias", (0.5, 0.05), (0.1, 0.02)),
+    "presliding": Rule("motors.presliding", (0.5, 0.002), (0.1, 0.0003)),
+    "gain_step": Rule("motors.gain_step"),
+    "speed_gain": Rule("encoders.speed_gain"),
+    "speed_offset": Rule("encoders.speed_offset"),
 }
-# Errors of the fit itself, which no bootstrap sees: relative and absolute.
-GRAIN = {
-    "armature": (0.02, 0.0003),
-    "damping": (0.03, 0.01),
-    "friction": (0.03, 0.01),
-    "offset": (0.0, 0.003),
-    "strength": (0.01, 0.0),
-    "delay": (0.0, 0.0005),
-    "lag": (0.05, 0.0005),
-    "speed_feed": (0.1, 0.05),
-    "torque_bias": (0.1, 0.02),
-    "presliding": (0.1, 0.0003),
-}
-KEYS = {
-    "armature": "motors.armature",
-    "damping": "motors.damping",
-    "friction": "motors.friction",
-    "offset": "encoders.offset",
-    "strength": "motors.strength",
-    "delay": "motors.delay",
-    "lag": "motors.lag",
-    "speed_feed": "motors.speed_feed",
-    "speed_gain": "encoders.speed_gain",
-    "torque_bias": "motors.torque_bias",
-    "speed_offset": "encoders.speed_offset",
-    "presliding": "motors.presliding",
-}
+OF_LAW = ("strength", "delay", "lag", "speed_feed", "torque_bias")
+OF_FIT = ("armature", "damping", "friction", "offset", "presliding")
 MASS_GRAIN, COM_GRAIN = 0.1, (0.003, 0.003, 0.005)  # the same for the trunk, kg and m
 TELLING_COM = 0.015  # m, half width
-TRUNK_GIVES = "a trunk that gives way as the legs move in step"
+TRUNK_GIVES = "a trunk that gives way when the legs move in step"
 CONFOUNDED = 0.97  # correlation
-FALLS_SHORT = 1.8  # times the readings' noise (1.2 if the model is right),
-NAMED_SHORT = 1.5  # or this if the torque balance names a cause
-LEAST_SHARE = 0.1  # of the torque: with less unexplained, a joint balances
+FALLS_SHORT = 1.8  # times the readings' noise, where a correct model has 1.2;
+NAMED_SHORT = 1.5  # enough if the torque balance names a cause
+LEAST_SHARE = 0.1  # of the torque: with less unexplained, a joint is in balance
 LEAST_ERROR = 0.0008  # rad
 
 
 def findings(found: Identified) -> dict[str, dict[str, IdentifiedFigure]]:
     names = found.robot.joint_names
-    result: dict[str, dict[str, IdentifiedFigure]] = {}
-    for name in ("strength", "delay", "lag", "speed_feed", "torque_bias"):
-        result[KEYS[name]] = {
-            joint: _of_law(found, name, number) for number, joint in enumerate(names)
-        }
-    of_fit = ["armature", "damping", "friction", "offset"]
-    if found.figures.presliding.any():
-        of_fit.append("presliding")
-    for name in of_fit:
-        result[KEYS[name]] = {
-            joint: _of_fit(found, name, number) for number, joint in enumerate(names)
-        }
-    result |= _of_trunk(found)
-    return result
+    of_fit = [n for n in OF_FIT if n != "presliding" or found.figures.presliding.any()]
+    judges = [(_of_law, name) for name in OF_LAW] + [(_of_fit, name) for name in of_fit]
+    return {
+        RULES[name].key: {joint: judge(found, name, k) for k, joint in enumerate(names)}
+        for judge, name in judges
+    } | _of_trunk(found)
 
 
 def _of_law(found: Identified, name: str, joint: int) -> IdentifiedFigure:
@@ -123,19 +106,19 @@ def _of_fit(found: Identified, name: str, joint: int) -> IdentifiedFigure:
 
 
 def _judged(name: str, value: float, below: float, above: float) -> IdentifiedFigure:
-    share, least = GRAIN[name]
-    grain = share * abs(value) + least
+    rule = RULES[name]
+    grain = rule.grain[0] * abs(value) + rule.grain[1]
     low = value - np.hypot(max(below, 0.0), grain)
     high = value + np.hypot(max(above, 0.0), grain)
-    share, least = TELLING[name]
-    telling = (high - low) / 2 <= max(share * abs(value), least)
-    return IdentifiedFigure(
-        verdict="identified" if telling else "not excited",
-        value=round(value, 6),
-        low=round(float(low), 6),
-        high=round(float(high), 6),
-        hint="" if telling else f"the interval is too wide to be of use: {EXCITE}",
-    )
+    telling = (high - low) / 2 <= max(rule.telling[0] * abs(value), rule.telling[1])
+    hint = f"the interval is too wide to be of use: {EXCITE}"
+    return _figure(round(value, 6), round(float(low), 6), round(float(high), 6), telling, hint)
+
+
+def _figure(value: float, low: float, high: float, telling: bool, hint: str) -> IdentifiedFigure:
+    verdict = "identified" if telling else "not excited"
+    hint = "" if telling else hint
+    return IdentifiedFigure(verdict=verdict, value=value, low=low, high=high, hint=hint)
 
 
 def _of_trunk(found: Identified) -> dict[str, dict[str, IdentifiedFigure]]:
@@ -146,9 +129,7 @@ def _of_trunk(found: Identified) -> dict[str, dict[str, IdentifiedFigure]]:
         return {"trunk.mass": {"trunk": nothing}, "trunk.com": dict.fromkeys("xyz", nothing)}
     trunk = found.trunk
     low, high = trunk.mass_interval
-    mass = IdentifiedFigure(
-        verdict="identified", value=trunk.mass, low=low - MASS_GRAIN, high=high + MASS_GRAIN
-    )
+    mass = _figure(trunk.mass, low - MASS_GRAIN, high + MASS_GRAIN, True, "")
     com = {axis: _of_com(trunk, k) for k, axis in enumerate("xyz")}
     return {"trunk.mass": {"trunk": mass}, "trunk.com": com}
 
@@ -157,17 +138,11 @@ def _of_com(trunk: TrunkFinding, axis: int) -> IdentifiedFigure:
     low, high = trunk.com_interval[axis] + (-COM_GRAIN[axis], COM_GRAIN[axis])
     telling = (high - low) / 2 < TELLING_COM
     hint = "a trunk that stays level tells little about its height: let it walk and turn"
-    return IdentifiedFigure(
-        verdict="identified" if telling else "not excited",
-        value=float(trunk.com[axis]),
-        low=float(low),
-        high=float(high),
-        hint="" if telling else hint,
-    )
+    return _figure(float(trunk.com[axis]), float(low), float(high), telling, hint)
 
 
 def residual_words(found: Identified) -> dict[str, str]:
-    """For each joint where the identified model falls short: by how much, and what it is like."""
+    """For each joint that the model does not explain: by how much, and what the rest resembles."""
     if found.fit is None:
         return {}
     words = {}
@@ -189,8 +164,8 @@ def residual_words(found: Identified) -> dict[str, str]:
 
 
 def _another_is_to_blame(found: Identified, joint: int) -> bool:
-    """Whether the torques of another joint of this leg do not balance. In a rollout its error moves
-    the whole leg, so joints whose own torques balance are off, too."""
+    """Whether another joint of this leg is out of balance. In a rollout its error moves the whole
+    leg, so joints that are in balance deviate as well."""
     first = joint - joint % LEG_JOINTS
     leg = range(first, first + LEG_JOINTS)
     return any(found.unexplained[other].share > LEAST_SHARE for other in leg if other != joint)
@@ -218,28 +193,14 @@ def twin_file(found: Identified, start: Imperfections, about: str) -> TwinFile:
             for joint, x in zip(joints, getattr(figures, name), strict=True)
         }
 
-    motors = start.motors.model_copy(
-        update={
-            "strength": each("strength"),
-            "weak": {},
-            "delay": each("delay"),
-            "lag": each("lag"),
-            "speed_feed": each("speed_feed"),
-            "torque_bias": each("torque_bias"),
-            "presliding": each("presliding"),
-            "gain_step": each("gain_step"),
-            "armature": {name: max(x, 0.0) for name, x in each("armature").items()},
-            "damping": each("damping"),
-            "friction": each("friction"),
-        }
-    )
-    encoders = start.encoders.model_copy(
-        update={
-            "offset": each("offset"),
-            "speed_gain": each("speed_gain"),
-            "speed_offset": each("speed_offset"),
-        }
-    )
+    parts: dict[str, dict[str, Any]] = {"motors": {"weak": {}}, "encoders": {}}
+    for name, rule in RULES.items():
+        part, _, field = rule.key.partition(".")
+        parts[part][field] = each(name)
+    armature = parts["motors"]["armature"]
+    parts["motors"]["armature"] = {joint: max(x, 0.0) for joint, x in armature.items()}
+    motors = start.motors.model_copy(update=parts["motors"])
+    encoders = start.encoders.model_copy(update=parts["encoders"])
     trunk = start.trunk
     if found.trunk is not None:
         x, y, z = (
@@ -273,7 +234,7 @@ def twin_file(found: Identified, start: Imperfections, about: str) -> TwinFile:
 def summary(found: Identified, file: TwinFile) -> list[tuple[str, str, str, str, str, str]]:
     """Rows of a table: figure, joint, before, found, interval, verdict."""
     assert file.identified is not None
-    names = {key: name for name, key in KEYS.items()}
+    names = {rule.key: name for name, rule in RULES.items()}
     joints = list(found.robot.joint_names)
     rows = []
     for key, by_joint in file.identified.findings.items():

@@ -19,8 +19,8 @@ from rclpy.node import Node
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sim2real_deploy import __version__
-from sim2real_deploy.bags import Message, Qos, Topic, definitions
+from sim2real_deploy import __version__, topics
+from sim2real_deploy.bags import Message, definitions
 from sim2real_deploy.bags.recording import RunRecorder, Storage
 from sim2real_deploy.bags.runs import attached
 from sim2real_deploy.nodes.common import (
@@ -36,7 +36,6 @@ from sim2real_deploy.nodes.raw_topics import RawTopics
 from sim2real_deploy.policy.contract import bundle_folder, listed
 from sim2real_deploy.robots import RobotSpec, load_robot
 from sim2real_deploy.runtime.realtime import RECORDER_PRIORITY, prefer_this_process
-from sim2real_deploy.topics import DIAGNOSTICS, SAFETY
 from sim2real_deploy.wire.channels import Participant, RawReader
 from sim2real_deploy.wire.libddsc import library
 from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD, LOW_STATE
@@ -97,7 +96,7 @@ class Recorder(Node):
         self._asked_nodes: set[str] = set()
         self._in_error = False
         self._announced_run: Path | None = None
-        self._diagnostics = self.create_publisher(DiagnosticArray, DIAGNOSTICS, 10)
+        self._diagnostics = self.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
         self._run_name = self.create_publisher(String, "~/run", LATCHED)
         self.create_service(Trigger, "~/pin", self._pin)
         self.create_timer(DISCOVER_S, self._discover)
@@ -155,10 +154,13 @@ class Recorder(Node):
         family = FAMILIES[robot.wire.family]
         namespace = self.get_namespace().rstrip("/")
         readers = {}
-        for topic, layout in ((LOW_STATE, family.state), (LOW_CMD, family.command)):
-            name = f"{namespace}/wire/{topic.removeprefix('rt/')}"
-            self.recording.add_topic(Topic(name, *definitions.of_wire(layout), Qos("best_effort")))
-            readers[name] = self._participant.reader(topic, layout, depth=2000)
+        for own, name, layout in (
+            (LOW_STATE, topics.LOW_STATE, family.state),
+            (LOW_CMD, topics.LOW_CMD, family.command),
+        ):
+            topic = definitions.wire_topic(robot, name, namespace)
+            self.recording.add_topic(topic)
+            readers[topic.name] = self._participant.reader(own, layout, depth=2000)
         return readers
 
     def _guard(self, drain: Callable[[], None], what: str) -> None:
@@ -185,7 +187,7 @@ class Recorder(Node):
                     )
 
     def _drain_topics(self) -> None:
-        safety = self.resolve_topic_name(SAFETY)
+        safety = self.resolve_topic_name(topics.SAFETY)
         while not self._stop.wait(POLL_S):
             for message in self._topics.take():
                 self.recording.put(message)
@@ -275,8 +277,8 @@ class Recorder(Node):
         if self.recording.failure or self._failure:
             return self.recording.failure or self._failure
         wire = self._wire_names
-        topics = sum(n for name, n in self.recording.received.items() if name not in wire)
-        silence_s = self._topic_progress.stalled_s(topics, time.monotonic())
+        count = sum(n for name, n in self.recording.received.items() if name not in wire)
+        silence_s = self._topic_progress.stalled_s(count, time.monotonic())
         return f"no ROS topic has reached the bag for {silence_s:.0f} s" if silence_s else ""
 
 

@@ -1,7 +1,6 @@
 """The gap as one page: the number and its causes at a glance, then what they rest on."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +25,9 @@ def write_gap_page(
     if newest.beliefs:
         sections.append(_beliefs(newest))
     sections += [_closed_loop(newest), _open_loop(newest), _channels(newest), _plots(newest)]
-    content = {
-        "duration": len(newest.robot) / newest.robot.rate_hz,
-        "sections": [asdict(section) for section in sections],
-    }
     about = f"{newest.robot.robot.title} · {newest.robot.name} against the twin '{twin}'"
-    write_page(path, "How far the robot is from its simulator", about, content)
+    seconds = len(newest.robot) / newest.robot.rate_hz
+    write_page(path, "How far the robot is from its simulator", about, seconds, sections)
 
 
 def headline(gap: Gap) -> str:

@@ -1,7 +1,6 @@
 """The loop as one page: before and after at a glance, then every step and what it decided."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,9 @@ def write_loop_page(path: Path, loop: Loop) -> None:
         _gate(loop),
         _steps(loop),
     ]
-    content = {"duration": loop.seconds, "sections": [asdict(section) for section in sections]}
     bags = ", ".join(bag.name for bag in loop.settings.bags)
-    write_page(path, f"Before and after: {loop.settings.name}", f"From {bags}", content)
+    title = f"Before and after: {loop.settings.name}"
+    write_page(path, title, f"From {bags}", loop.seconds, sections)
 
 
 def headline(loop: Loop) -> str:

@@ -22,6 +22,7 @@ Rows = npt.NDArray[np.int64]
 
 CONTROL_S = 0.02  # duration of a change
 WINDOW = 15  # control steps of the search from one recorded state
+FIRST_ROW = 50  # of the first window: its smoothing and delays need earlier rows
 SKIPPED = 1  # first control steps, in which the estimated initial state settles
 Q_SIGMA, DQ_SIGMA = 0.01, 0.6  # rad, rad/s: weights of errors at the end of a step,
 DELTA_SIGMA = 0.1  # rad: and of the change itself
@@ -39,20 +40,20 @@ class Deltas:
     deltas: Array
 
 
-def windows(motion: Motion, rate_hz: float, steps: int, first: int = 0) -> Rows:
+def windows(motion: Motion, rate_hz: float, steps: int) -> Rows:
     """First rows of adjacent windows of `steps` control steps."""
     rows = round(CONTROL_S * rate_hz)
-    return np.arange(max(first, 50), len(motion) - steps * rows - 1, steps * rows)
+    return np.arange(FIRST_ROW, len(motion) - steps * rows - 1, steps * rows)
 
 
-def search(simulator: Simulator, motion: Motion, starts: Rows, steps: int = WINDOW) -> Deltas:
+def search(simulator: Simulator, motion: Motion, starts: Rows) -> Deltas:
     """The smallest changes that keep the simulator on the recording."""
     rows = round(CONTROL_S * simulator.robot.wire.rate_hz)
     joints = simulator.robot.joint_count
     states, at = simulator.start(motion, starts), starts.copy()
     nothing = np.zeros((len(starts), joints))
     inputs, deltas = [], []
-    for step in range(steps):
+    for step in range(WINDOW):
         seen = simulator_inputs(simulator, states, motion.target[at])
         plain = _landed(simulator, simulator.advance(states, motion, at, rows, nothing, trial=True))
         wanted = np.stack((motion.q[at + rows], motion.dq[at + rows]))

@@ -1,7 +1,7 @@
 """Learns the actuator network: fitted, selected and judged on three separate sets of time blocks.
 
-Neighbouring rows say the same, so rows are never dealt out one by one. Each set of gains is also
-left out once, wholly: a network for one set of gains would be of no use at another.
+Neighbouring rows are nearly equal, so whole blocks are assigned and never single rows. Each set of
+gains is also left out once: a network that holds at one set of gains only would be of no use.
 """
 
 from collections.abc import Sequence
@@ -39,10 +39,10 @@ STEPS = 1200  # of the optimiser
 AXES = 6  # principal axes of the inputs along which "outside the data" is judged
 ROUND = 5  # of five blocks three fit, one selects and one judges
 CHOOSES, JUDGES = 2, 4
-HELPS = 0.97  # of the identified model's error: an output that is not below is left out
+HELPS = 0.97  # an output is left out unless the error falls below this share of the identified one
 OUTSIDE = 99.5  # percentile of the data's own distance up to which a row is inside
-SLACK = 0.1  # variance added along each axis: correlations differ at other gains
-ROOM = 1.2  # bound of the output, times the largest residual
+SLACK = 0.1  # variance added along each axis, since correlations differ at other gains
+ROOM = 1.2  # bound of the output over the largest residual
 LEAST_S = 15.0  # of motion that are needed
 LEAST_ROWS = 2000  # of a set of gains: fewer are a transition
 HISTORY = 50  # rows of the format `history`
@@ -65,13 +65,11 @@ class ActuatorResult:
 
     robot: RobotSpec
     weights: ActuatorWeights
-    reported: tuple[ActuatorErrors, ...]  # of the reported torque, by joint
-    carried: tuple[
-        ActuatorErrors, ...
-    ]  # of the torque that moves the leg, by joint; empty unless a recording hangs
-    unseen_gains: dict[
-        str, tuple[float, float, float]
-    ]  # errors: identified, learnt without these gains, learnt with them
+    # By joint, of the reported torque; and of the torque that moves the leg, if a recording hangs.
+    reported: tuple[ActuatorErrors, ...]
+    carried: tuple[ActuatorErrors, ...]
+    # Errors as identified, learnt without these gains, learnt with them.
+    unseen_gains: dict[str, tuple[float, float, float]]
     samples: tuple[Samples, ...]
     gain_sets: tuple[str, ...]
 
@@ -112,8 +110,8 @@ def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
     for recording in recordings:
         if "torque" not in recording or not recording["torque"].any():
             raise Refusal(
-                f"{recording.name}: holds no torque (tau_est is zero throughout), so nothing says "
-                "what the motors gave: record rt/lowstate as it comes, or use `sim2real learn "
+                f"{recording.name}: holds no torque (tau_est is zero throughout), so nothing tells "
+                "what the motors did: record rt/lowstate unchanged, or use `sim2real learn "
                 "action`, which needs no torque"
             )
 
@@ -262,7 +260,7 @@ def part_errors(
     joint: int,
     carried: bool,
 ) -> Array | None:
-    """Rows of torque and of the errors of ideal, identified and learnt model; None without data."""
+    """Rows: torque, and the errors of the ideal, identified and learnt model; None without data."""
     given = predict(weights, part, rows, joint)
     law = part.law[rows, joint]
     if not carried:

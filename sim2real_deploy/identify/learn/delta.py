@@ -1,14 +1,12 @@
-"""From recordings to a delta action that helps on held-out data, or the reason for none."""
+"""Learns a delta action from recordings, and keeps it only if it helps on held-out data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy import __version__
 from sim2real_deploy.console import Progress
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.identify.learn.action import (
@@ -21,6 +19,7 @@ from sim2real_deploy.identify.learn.action import (
     windows,
 )
 from sim2real_deploy.identify.learn.simulator import Motion, Simulator, motion_of
+from sim2real_deploy.identify.learn.store import card_of, learnt_from
 from sim2real_deploy.identify.recording import Recording, check_robot
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import Imperfections, Learned, Motors
@@ -65,22 +64,15 @@ class DeltaResult:
         return result
 
     def card(self, twin: str, recordings: Sequence[Recording]) -> dict[str, Any]:
-        return {
-            "kind": "delta action",
-            "robot": self.robot.name,
-            "joints": list(self.robot.joint_names),
-            "twin": twin,
-            "version": __version__,
-            "recordings": {recording.name: recording.digest for recording in recordings},
+        return card_of("delta action", self.robot, twin, recordings) | {
             "held_out_rms_rad": [dict(zip(self.head, row, strict=True)) for row in self.rows()],
         }
 
     def source(self, recordings: Sequence[Recording]) -> str:
-        names = ", ".join(f"{recording.name} ({recording.digest})" for recording in recordings)
         after, *_, plain, learned, _ = self.rows()[1]
         return (
-            f"Learnt on {datetime.now(timezone.utc).date().isoformat()} from {names}. Joints in "
-            f"held-out windows after {after} s: {learned:.4f} rad rms, {plain:.4f} without it."
+            f"{learnt_from(recordings)} Joints in held-out windows after {after} s: "
+            f"{learned:.4f} rad rms, {plain:.4f} without it."
         )
 
 
@@ -94,18 +86,13 @@ def learn_action(
     simulator = list(simulators.values())[-1]
     try:
         motions = [motion_of(steady(r, kp, kd), simulator) for r in recordings]
+        starts = [windows(motion, robot.wire.rate_hz, WINDOW) for motion in motions]
         parts: list[Deltas] = []
-        for number, motion in enumerate(motions):
+        for number, (motion, rows) in enumerate(zip(motions, starts, strict=True)):
             progress("searching the smallest changes", 0.7 * number / len(motions))
-            starts = windows(motion, robot.wire.rate_hz, WINDOW)
-            fitting = starts[~_judges(starts, robot)]
-            parts.append(search(simulator, motion, fitting))
+            parts.append(search(simulator, motion, rows[~_judges(rows, robot)]))
         network = fit_deltas(robot, parts, lambda what, done: progress(what, 0.7 + 0.2 * done))
-        held = [
-            (m, s[_judges(s, robot)])
-            for m in motions
-            for s in [windows(m, robot.wire.rate_hz, WINDOW)]
-        ]
+        held = [(m, s[_judges(s, robot)]) for m, s in zip(motions, starts, strict=True)]
         progress("judging", 0.9)
         errors = {name: judge(one, held, None) for name, one in simulators.items()}
         learned = judge(simulator, held, network)
@@ -167,10 +154,9 @@ def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
 
 
 def steady(recording: Recording, kp: Array, kd: Array) -> Recording:
-    """Its longest stretch at these gains."""
-    same = (np.abs(recording["kp"] - kp).max(1) < 1e-3) & (
-        np.abs(recording["kd"] - kd).max(1) < 1e-3
-    )
+    """The longest stretch of a recording at these gains."""
+    off = np.hstack((recording["kp"] - kp, recording["kd"] - kd))
+    same = np.abs(off).max(axis=1) < 1e-3
     edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])).astype(int)))
     begins, ends = edges[::2], edges[1::2]
     longest = int(np.argmax(ends - begins))
@@ -197,10 +183,9 @@ def _gains(recordings: Sequence[Recording]) -> tuple[Array, Array]:
     total, kp, kd = max(best.values(), key=lambda entry: entry[0])
     period = recordings[0].period
     long = sum(
-        len(part)
+        len(steady(recording, kp, kd))
         for recording in recordings
         if (np.abs(recording["kp"] - kp).max(1) < 1e-3).any()
-        for part in [steady(recording, kp, kd)]
     )
     if long * period < LEAST_S:
         raise Refusal(

@@ -1,8 +1,8 @@
 """Fits networks of two hidden layers, in numpy.
 
-They have about 1300 weights: on one core that takes seconds, and the batches are so small that a
-framework's own overhead would outweigh the arithmetic. So fitting needs nothing that running does
-not need, and the same data and seed give the same bits.
+They have about 1300 weights, which one core fits in seconds; with such small batches a framework's
+overhead would outweigh the arithmetic. So learning has no dependency that running lacks, and the
+same data and seed give the same bits.
 """
 
 from dataclasses import dataclass

@@ -102,9 +102,7 @@ def _of_recording(
     speed = (dq - figures.speed_offset) / figures.speed_reading
     kp, kd = recording["kp"], recording["kd"]
     target, target_dq = recording["target_q"], recording["target_dq"]
-    late = (
-        figures.delay / recording.period + 1
-    )  # rows: a torque belongs to the period before its row
+    late = figures.delay / recording.period + 1  # rows: a torque belongs to the period before
     asked = _asked(recording, figures, q, dq, late, age)
     ideal = kp * (target - q) + kd * (target_dq - dq) + recording["feed_forward"]
     delayed = _delayed(target, late)
@@ -222,10 +220,9 @@ def _needed(recording: Recording, figures: JointFigures) -> Array:
     dq, ddq = smooth(speed, WIDE), slope(speed, recording.period, WIDE)
     model.opt.gravity[:] = 0.0
     moved = inverse_dynamics(model, data, q, dq, ddq)
-    still = np.zeros_like(dq)
-    weights = []
-    for axis in range(3):
-        model.opt.gravity[:] = np.eye(3)[axis]
+    still, weights = np.zeros_like(dq), []
+    for axis in np.eye(3):
+        model.opt.gravity[:] = axis
         weights.append(inverse_dynamics(model, data, q, still, still))
     weight = np.stack(weights, axis=-1)
     return np.asarray(moved + weight @ _gravity(recording, figures, moved, weight, dq))

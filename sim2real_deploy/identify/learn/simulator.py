@@ -17,7 +17,7 @@ from sim2real_deploy.identify.figures import JointFigures, figures_of
 from sim2real_deploy.identify.recording import Recording
 from sim2real_deploy.identify.smoothing import smooth
 from sim2real_deploy.robots import RobotSpec
-from sim2real_deploy.robots.geometry import gravity_in_body_rows, to_world_rows
+from sim2real_deploy.robots.geometry import attitude_of_gravity, gravity_in_body_rows, to_world_rows
 from sim2real_deploy.twin.actuator_net import ActuatorNet, load_actuator
 from sim2real_deploy.twin.boards import whole_steps
 from sim2real_deploy.twin.config import Imperfections
@@ -60,7 +60,7 @@ def motion_of(recording: Recording, simulator: "Simulator") -> Motion:
     if "quaternion" in recording:
         quaternion = recording["quaternion"]
     else:
-        quaternion = _upright(recording["gravity"])
+        quaternion = attitude_of_gravity(recording["gravity"])
     gravity = gravity_in_body_rows(quaternion)
     velocity = simulator.leg_velocity(q, dq, gyro, gravity)
     if "velocity" in recording:
@@ -69,15 +69,6 @@ def motion_of(recording: Recording, simulator: "Simulator") -> Motion:
     return Motion(
         q, dq, quaternion, gyro, gravity, velocity, target, recording["kp"], recording["kd"]
     )
-
-
-def _upright(gravity: Array) -> Array:
-    """The attitude (w, x, y, z) with heading zero and this direction of gravity."""
-    down = gravity / np.linalg.norm(gravity, axis=1, keepdims=True)
-    roll = np.arctan2(-down[:, 1], -down[:, 2])
-    pitch = np.arcsin(np.clip(down[:, 0], -1, 1))
-    cr, sr, cp, sp = np.cos(roll / 2), np.sin(roll / 2), np.cos(pitch / 2), np.sin(pitch / 2)
-    return np.stack((cr * cp, sr * cp, cr * sp, -sr * sp), axis=1)
 
 
 class Simulator:

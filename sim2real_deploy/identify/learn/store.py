@@ -1,9 +1,15 @@
 """Stores a learnt network as part of a new twin; nothing is overwritten."""
 
 import shutil
+from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
+from sim2real_deploy import __version__
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.identify.recording import Recording, named
+from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import NetworkFile
 from sim2real_deploy.twin.files import (
     IDEAL,
@@ -15,6 +21,25 @@ from sim2real_deploy.twin.files import (
 from sim2real_deploy.twin.networks import Stored, digest, place, write_network
 
 KINDS = ("actuator", "action")
+
+
+def card_of(
+    kind: str, robot: RobotSpec, twin: str, recordings: Sequence[Recording]
+) -> dict[str, Any]:
+    """A network's origin, as stored with it; undated: the same data give the same bytes."""
+    return {
+        "kind": kind,
+        "robot": robot.name,
+        "joints": list(robot.joint_names),
+        "twin": twin,
+        "version": __version__,
+        "recordings": {recording.name: recording.digest for recording in recordings},
+    }
+
+
+def learnt_from(recordings: Sequence[Recording]) -> str:
+    today = datetime.now(timezone.utc).date().isoformat()
+    return f"Learnt on {today} from {named(recordings)}."
 
 
 def identified_twin(name: str, robot: str) -> TwinFile:

@@ -1,12 +1,12 @@
-"""What a learnt network explains: tables for people, for its card and for the report."""
+"""What a learnt network explains: tables for the terminal, its card and the report."""
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from dataclasses import asdict, astuple
 
 import numpy as np
 
-from sim2real_deploy import __version__
 from sim2real_deploy.identify.learn.actuator import ActuatorErrors, ActuatorResult
+from sim2real_deploy.identify.learn.store import card_of, learnt_from
 from sim2real_deploy.identify.recording import Recording
 from sim2real_deploy.twin.actuator_net import kinds_of
 
@@ -16,7 +16,7 @@ HEAD = ("joint", "torque", "ideal motor", "identified", "+ network", "explains, 
 
 def pooled(errors: Sequence[ActuatorErrors]) -> ActuatorErrors:
     """rms over the joints."""
-    rows = np.array([(e.torque, e.ideal, e.identified, e.learned) for e in errors])
+    rows = np.array([astuple(e) for e in errors])
     return ActuatorErrors(*np.sqrt(np.mean(rows**2, axis=0)).tolist())
 
 
@@ -26,7 +26,7 @@ def explained(errors: ActuatorErrors) -> float:
 
 
 def rows(found: ActuatorResult, errors: Sequence[ActuatorErrors], output: int) -> list[Row]:
-    """One row per joint, then all; the last column marks joints that the network does not help."""
+    """One row per joint, then one for all; the last column marks joints without a benefit."""
     table: list[Row] = []
     for joint, name in enumerate(found.robot.joint_names[: len(errors)]):
         off = not found.weights.on[joint, output]
@@ -42,20 +42,14 @@ def _row(name: str, errors: ActuatorErrors, words: str) -> Row:
 
 
 def card(found: ActuatorResult, twin: str, recordings: Sequence[Recording]) -> dict[str, object]:
-    """Stored in the network's file; without a date, so that the same data give the same bytes."""
-    return {
-        "kind": "actuator network",
-        "robot": found.robot.name,
-        "joints": list(found.robot.joint_names),
+    """Stored in the network's file."""
+    return card_of("actuator network", found.robot, twin, recordings) | {
         "kinds": list(kinds_of(found.robot)[0]),
-        "twin": twin,
-        "version": __version__,
-        "recordings": {recording.name: recording.digest for recording in recordings},
         "gain_sets": list(found.gain_sets),
         "held_out_rms_nm": {
-            key: dict(zip(("torque", "ideal", "identified", "learned"), _rounded(e), strict=True))
+            key: {name: round(value, 5) for name, value in asdict(pooled(errors)).items()}
             for key, errors in (("reported", found.reported), ("carried", found.carried))
-            for e in ([pooled(errors)] if errors else [])
+            if errors
         },
     }
 
@@ -63,15 +57,8 @@ def card(found: ActuatorResult, twin: str, recordings: Sequence[Recording]) -> d
 def source(found: ActuatorResult, recordings: Sequence[Recording]) -> str:
     """One sentence for the twin's file."""
     e = pooled(found.reported)
-    names = ", ".join(f"{recording.name} ({recording.digest})" for recording in recordings)
     return (
-        f"Learnt on {datetime.now(timezone.utc).date().isoformat()} from {names}. Error of the "
-        f"reported torque in held-out blocks: {e.learned:.3f} Nm, {e.identified:.3f} as "
-        f"identified, {e.ideal:.3f} with ideal motors, of {e.torque:.2f} Nm of torque."
+        f"{learnt_from(recordings)} Error of the reported torque in held-out blocks: "
+        f"{e.learned:.3f} Nm, {e.identified:.3f} as identified, {e.ideal:.3f} with ideal motors, "
+        f"of {e.torque:.2f} Nm of torque."
     )
-
-
-def _rounded(errors: ActuatorErrors) -> tuple[float, float, float, float]:
-    return tuple(
-        round(x, 5) for x in (errors.torque, errors.ideal, errors.identified, errors.learned)
-    )  # type: ignore[return-value]
