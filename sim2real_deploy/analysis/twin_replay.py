@@ -46,7 +46,6 @@ class ReplayErrors:
 
 @dataclass(frozen=True, slots=True)
 class TwinReplay:
-    start_s: float
     seconds: float
     windows: int
     joint_names: tuple[str, ...]
@@ -150,7 +149,7 @@ def replay_in_twin(
     open_loop = ReplayErrors(np.arange(1, steps + 1) / rate, *_apart(twin, motion, 0, steps))
     windowed = replay_errors(twin, motion, window_s)
     names = recorded.robot.joint_names
-    return TwinReplay(start_s, steps / rate, windows, names, open_loop, windowed)
+    return TwinReplay(steps / rate, windows, names, open_loop, windowed)
 
 
 def _apart(

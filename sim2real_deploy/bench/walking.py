@@ -5,9 +5,8 @@ the bounds are those that the shipped policy must keep.
 """
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,19 +126,19 @@ def roll_out(bundle: Bundle, trial: Trial, seed: int) -> WalkRun:
 
 @dataclass(frozen=True, slots=True)
 class TrialRow:
-    """One trial over all its seeds."""
+    """One trial over all its seeds: means, and the worst of what must not happen."""
 
     trial: Trial
     falls: int  # or stops by safety
     runs: int
-    velocity: tuple[float, ...]  # vx, vy, wz: mean
-    error: tuple[float, ...]  # mean
+    velocity: tuple[float, ...]
+    error: tuple[float, ...]
     tilt: float  # degrees, the most
-    torque: float  # share of the limit, the most
+    torque: float  # the most
     touched: tuple[str, ...]
-    clearance: float  # m, mean
-    cut: float  # share of the time, mean
-    cost: float | None  # of transport, mean
+    clearance: float
+    cut: float
+    cost: float | None
 
     @classmethod
     def of(cls, trial: Trial, runs: list[WalkRun]) -> "TrialRow":
@@ -174,23 +173,15 @@ def run(
             load_own_bundle(folder), pictures / "gait_strip.png", pictures / "gait_feet.png"
         )
     rows: list[TrialRow] = []
-    for trial in TRIALS:
-        progress(trial.name, len(rows) / len(TRIALS))
-        rows += evaluate(folder, seeds, workers, (trial,))
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        for trial in TRIALS:
+            progress(trial.name, len(rows) / len(TRIALS))
+            jobs = [(folder, trial, seed) for seed in range(seeds)]
+            rows.append(TrialRow.of(trial, pool.starmap(_run, jobs, chunksize=1)))
     if table:
         table.write_text(markdown(rows), encoding="utf-8")
     named = [{**asdict(row), "trial": row.trial.name} for row in rows]
     return BenchResult(f"bench walking: {folder.name}, {seeds} seeds", judge(rows), {"rows": named})
-
-
-def evaluate(
-    folder: Path, seeds: int, workers: int, trials: Iterable[Trial] = TRIALS
-) -> Iterator[TrialRow]:
-    """Rows as they are finished, in order."""
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        for trial in trials:
-            run: Callable[[int], WalkRun] = partial(_run, folder, trial)
-            yield TrialRow.of(trial, pool.map(run, range(seeds), chunksize=1))
 
 
 def _run(folder: Path, trial: Trial, seed: int) -> WalkRun:

@@ -7,7 +7,7 @@ twin goes last.
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -155,9 +155,7 @@ def go2_walk(values: Mapping[str, str]) -> tuple[Process, ...]:
     control = {**world, **stage, **policy, **who, **cleared, **chosen}
     processes.append(Process("control", control, essential=True))
     if values["dashboard"] == "true":
-        page = _dashboard(values["model"], values["stage"], real)
-        shown = {**page.parameters, **policy}
-        processes.append(replace(page, parameters=shown))
+        processes.append(_dashboard(values["model"], values["stage"], real, policy))
     return tuple(processes)
 
 
@@ -188,15 +186,9 @@ def twin_alone(values: Mapping[str, str]) -> tuple[Process, ...]:
 def _check_clearance(values: Mapping[str, str]) -> None:
     from sim2real_deploy.gate.clearance import check_clearance
 
+    where = (values["model"], values["stage"], Path(values["runs"]))
     for policy in _policies(values) or ("",):
-        check_clearance(
-            policy,
-            values["model"],
-            values["stage"],
-            Path(values["runs"]),
-            values["last_run"],
-            values["ungated"],
-        )
+        check_clearance(policy, *where, values["last_run"], values["ungated"])
 
 
 def _policies(values: Mapping[str, str]) -> tuple[str, ...]:
@@ -228,10 +220,13 @@ def _wire(values: Mapping[str, str]) -> dict[str, Value]:
     return {"robot": values["model"], "interface": values["interface"], "domain": int(domain)}
 
 
-def _dashboard(model: str, stage: str, real: bool) -> Process:
+def _dashboard(
+    model: str, stage: str, real: bool, policy: Mapping[str, Value] | None = None
+) -> Process:
     if find_spec("viser") is None:
         raise Refusal(f"dashboard:=true needs viser: {to_install('dashboard')}")
-    return Process("dashboard", {"robot": model, "stage": stage, "real": real}, respawn=True)
+    parameters = {"robot": model, "stage": stage, "real": real, **(policy or {})}
+    return Process("dashboard", parameters, respawn=True)
 
 
 def _number(values: Mapping[str, str], name: str) -> float:

@@ -49,11 +49,7 @@ class Launcher:
         self._processes = processes
         self._namespace = namespace
         self._params_file = params_file
-        self._environment = {
-            **os.environ,
-            **(environment or {}),
-            "PYTHONUNBUFFERED": "1",
-        }
+        self._environment = {**os.environ, **(environment or {}), "PYTHONUNBUFFERED": "1"}
         self._running: list[_Running] = []
         self._respawn_at: dict[str, float] = {}
         self._console = Console(highlight=False)

@@ -1,6 +1,5 @@
-"""A user's ROS parameter file: it may tune what nodes publish, never what may move or who watches.
-
-Those are arguments of the bring-up, where they are checked and recorded.
+"""A user's ROS parameter file may tune what nodes publish, but not what may move or who watches:
+those are arguments of the bring-up, where they are checked and recorded.
 """
 
 from collections.abc import Iterator
@@ -11,27 +10,16 @@ from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
 
 NOT_FROM_FILES = frozenset(
-    {
-        *(
-            "supervised",
-            "real",
-            "recorded",
-            "clock",
-            "foreign_simulator",
-            "stage",
-            "policy",
-            "robot",
-            "interface",
-        ),
-        *("domain", "runs", "last_run", "ungated", "dead_man", "odom_source", "settings"),
-    }
+    (
+        *("supervised", "real", "recorded", "clock", "foreign_simulator", "stage", "policy"),
+        *("robot", "interface", "domain", "runs", "last_run", "ungated", "dead_man"),
+        *("odom_source", "settings"),
+    )
 )
 
 
 def check_params_file(path: str) -> None:
     """Refuse a file that sets what only a bring-up's own arguments may."""
-    if not path:
-        return
     for node, name in _parameters(configfile.read_yaml(Path(path)), ""):
         if name in NOT_FROM_FILES:
             raise Refusal(

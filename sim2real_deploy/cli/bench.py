@@ -1,13 +1,18 @@
-"""`sim2real bench`: every benchmark measures in one run, judges and exits with 1 on a failure."""
+"""`sim2real bench` and `faults`: measure, judge, exit with 1 if a check fails."""
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sim2real_deploy.cli import app
+
+if TYPE_CHECKING:
+    from sim2real_deploy.bench.conduct import BenchResult
+    from sim2real_deploy.console import Progress
 
 bench = typer.Typer(
     help="Measure, compare with a baseline in the same run, and judge.", no_args_is_help=True
@@ -20,6 +25,13 @@ Policy = Annotated[str, typer.Option(help="A policy in policies/, or a bundle's 
 PolicyArgument = Annotated[str, typer.Argument(help="A policy in policies/, or a bundle's folder.")]
 
 
+def _conduct(command: str, measure: "Callable[[Progress], BenchResult]", json: Path | None) -> None:
+    """Measure, show, store; exits with 1 if a check fails."""
+    from sim2real_deploy.bench.conduct import conduct
+
+    raise typer.Exit(conduct(command, measure, json))
+
+
 @bench.command()
 def control(
     json: Json = None,
@@ -29,11 +41,9 @@ def control(
     adaptation: Annotated[str, typer.Option(help="Adaptation in our loop, as in `up`.")] = "none",
 ) -> None:
     """LowState to LowCmd at 500 Hz: ours, C, the vendor SDK's usual loop, and a bare echo."""
-    from sim2real_deploy.bench import control as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.control import run
 
-    measure = partial(benchmark.run, robot, policy, seconds, adaptation)
-    raise typer.Exit(conduct("bench control", measure, json))
+    _conduct("bench control", partial(run, robot, policy, seconds, adaptation), json)
 
 
 @bench.command()
@@ -43,10 +53,9 @@ def wire(
     robot: Robot = "go2",
 ) -> None:
     """Codec, one-way latency between two processes, and CPU: the vendor's SDK against ours."""
-    from sim2real_deploy.bench import wire as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.wire import run
 
-    raise typer.Exit(conduct("bench wire", partial(benchmark.run, robot, seconds), json))
+    _conduct("bench wire", partial(run, robot, seconds), json)
 
 
 @bench.command()
@@ -57,10 +66,9 @@ def twin(
     robot: Robot = "go2",
 ) -> None:
     """The twin's speed against bare mj_step; its rate and real-time factor on the wire."""
-    from sim2real_deploy.bench import twin as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.twin import run
 
-    raise typer.Exit(conduct("bench twin", partial(benchmark.run, robot, seconds, preset), json))
+    _conduct("bench twin", partial(run, robot, seconds, preset), json)
 
 
 @bench.command()
@@ -79,11 +87,9 @@ def identify(
     robot: Robot = "go2",
 ) -> None:
     """Identify robots never seen before; about half a minute of one core for each."""
-    from sim2real_deploy.bench import identify as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.identify import run
 
-    measure = partial(benchmark.run, robot, robots, unknown, walkers, minutes, done)
-    raise typer.Exit(conduct("bench identify", measure, json))
+    _conduct("bench identify", partial(run, robot, robots, unknown, walkers, minutes, done), json)
 
 
 @bench.command()
@@ -94,10 +100,9 @@ def policy(
     json: Json = None,
 ) -> None:
     """Inference time as in the control loop, and after a rest, when caches are cold."""
-    from sim2real_deploy.bench import policy as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.policy import run
 
-    raise typer.Exit(conduct("bench policy", partial(benchmark.run, policy, robot, seconds), json))
+    _conduct("bench policy", partial(run, policy, robot, seconds), json)
 
 
 @bench.command()
@@ -108,10 +113,9 @@ def estop(
     robot: Robot = "go2",
 ) -> None:
     """Time /safety/estop to damping on the wire, while every core is busy."""
-    from sim2real_deploy.bench import estop as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.estop import run
 
-    raise typer.Exit(conduct("bench estop", partial(benchmark.run, robot, policy, calls), json))
+    _conduct("bench estop", partial(run, robot, policy, calls), json)
 
 
 @bench.command()
@@ -121,10 +125,9 @@ def train(
     json: Json = None,
 ) -> None:
     """Control steps a second: physics alone, with collection, with learning; one worker."""
-    from sim2real_deploy.bench import train as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.train import run
 
-    raise typer.Exit(conduct("bench train", partial(benchmark.run, config, seconds), json))
+    _conduct("bench train", partial(run, config, seconds), json)
 
 
 @bench.command()
@@ -139,11 +142,9 @@ def walking(
     ] = None,
 ) -> None:
     """Every command, pushes and worse conditions in the imperfect twin, over many seeds."""
-    from sim2real_deploy.bench import walking as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.walking import run
 
-    measure = partial(benchmark.run, policy, seeds, workers, table, pictures)
-    raise typer.Exit(conduct("bench walking", measure, json))
+    _conduct("bench walking", partial(run, policy, seeds, workers, table, pictures), json)
 
 
 @bench.command()
@@ -157,11 +158,10 @@ def adaptation(
     robot: Robot = "go2",
 ) -> None:
     """Hidden changes in mid-walk: what adaptation gives back, and what it costs."""
-    from sim2real_deploy.bench import adaptation as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.adaptation import run
 
-    measure = partial(benchmark.run, robot, policy, range(first, first + seeds), only, workers)
-    raise typer.Exit(conduct("bench adaptation", measure, json))
+    chosen = range(first, first + seeds)
+    _conduct("bench adaptation", partial(run, robot, policy, chosen, only, workers), json)
 
 
 @bench.command("adaptation-idle")
@@ -174,11 +174,9 @@ def adaptation_idle(
     robot: Robot = "go2",
 ) -> None:
     """Adaptation with nothing wrong: the gate's scenarios, and a long walk without drift."""
-    from sim2real_deploy.bench import adaptation_idle as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.adaptation_idle import run
 
-    measure = partial(benchmark.run, robot, policy, stage, trials, minutes)
-    raise typer.Exit(conduct("bench adaptation-idle", measure, json))
+    _conduct("bench adaptation-idle", partial(run, robot, policy, stage, trials, minutes), json)
 
 
 @bench.command()
@@ -190,11 +188,9 @@ def estimates(
     robot: Robot = "go2",
 ) -> None:
     """How accurate a policy's own estimates of its robot are, on robots it has not seen."""
-    from sim2real_deploy.bench import estimates as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.estimates import run
 
-    measure = partial(benchmark.run, robot, policy, range(first, first + robots))
-    raise typer.Exit(conduct("bench estimates", measure, json))
+    _conduct("bench estimates", partial(run, robot, policy, range(first, first + robots)), json)
 
 
 @bench.command("getup")
@@ -206,12 +202,9 @@ def get_up(
     robot: Robot = "go2",
 ) -> None:
     """From any pose to standing: how many, how fast, with how much torque."""
-    from sim2real_deploy.bench import get_up as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.get_up import run
 
-    raise typer.Exit(
-        conduct("bench getup", partial(benchmark.run, robot, stage, poses, first), json)
-    )
+    _conduct("bench getup", partial(run, robot, stage, poses, first), json)
 
 
 @bench.command()
@@ -236,11 +229,10 @@ def loop(
     json: Json = None,
 ) -> None:
     """The gap report and the whole loop, on robots whose truth they never see."""
-    from sim2real_deploy.bench import loop_whole as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.loop_whole import Asked, run
 
-    asked = benchmark.Asked(trials, drake, robots, seeds, steps, wrong, folder)
-    raise typer.Exit(conduct("bench loop", partial(benchmark.run, robot, policy, asked), json))
+    asked = Asked(trials, drake, robots, seeds, steps, wrong, folder)
+    _conduct("bench loop", partial(run, robot, policy, asked), json)
 
 
 @bench.command()
@@ -252,11 +244,9 @@ def soak(
     robot: Robot = "go2",
 ) -> None:
     """Hours of walking in lockstep: does memory, disk or the time of a tick grow?"""
-    from sim2real_deploy.bench import soak as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.soak import run
 
-    measure = partial(benchmark.run, robot, policy, hours, picture)
-    raise typer.Exit(conduct("bench soak", measure, json))
+    _conduct("bench soak", partial(run, robot, policy, hours, picture), json)
 
 
 @bench.command()
@@ -265,10 +255,9 @@ def startup(
     times: Annotated[int, typer.Option(min=1, help="Starts that count.")] = 5,
 ) -> None:
     """How long `--help` takes, and `up` until the robot may stand."""
-    from sim2real_deploy.bench import startup as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.startup import run
 
-    raise typer.Exit(conduct("bench startup", partial(benchmark.run, times), json))
+    _conduct("bench startup", partial(run, times), json)
 
 
 @bench.command()
@@ -282,11 +271,9 @@ def scale(
     json: Json = None,
 ) -> None:
     """Report, replay, identify and export of longer and longer bags: time and memory."""
-    from sim2real_deploy.bench import scale as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.scale import run
 
-    measure = partial(benchmark.run, bag, minutes or [1.0, 10.0, 100.0])
-    raise typer.Exit(conduct("bench scale", measure, json))
+    _conduct("bench scale", partial(run, bag, minutes or [1.0, 10.0, 100.0]), json)
 
 
 @bench.command()
@@ -306,10 +293,27 @@ def learn(
 ) -> None:
     """What learnt networks add to identification, on data they have not seen; what they cost."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is there
-    from sim2real_deploy.bench import learn as benchmark
-    from sim2real_deploy.bench.conduct import conduct
+    from sim2real_deploy.bench.learn import run
     from sim2real_deploy.bench.real_logs import beside
 
     parts = [name.strip() for name in only.split(",") if name.strip()]
-    measure = partial(benchmark.run, robots, parts, real or beside(), seed)
-    raise typer.Exit(conduct("bench learn", measure, json))
+    _conduct("bench learn", partial(run, robots, parts, real or beside(), seed), json)
+
+
+@app.command("faults")
+def faults(
+    json_file: Path = typer.Option(None, "--json", help="Write the figures to this file."),
+    repeat: int = typer.Option(20, min=1, help="How often each fault is injected."),
+    quick: bool = typer.Option(False, "--quick", help="Each fault once: about ten minutes."),
+    only: str = typer.Option("", help="Only faults whose name contains this."),
+    policy: str = typer.Option("go2_walk", help="Policy that walks while faults are injected."),
+    robot: str = typer.Option("go2", help="Robot: a name in config/robots."),
+    adaptation: str = typer.Option(
+        "none", help="Adaptation while faults are injected, as in `up`."
+    ),
+) -> None:
+    """Run the whole stack against the twin, inject every fault, time it on the wire."""
+    from sim2real_deploy.bench.faults import run
+
+    times = 1 if quick else repeat
+    _conduct("faults", partial(run, robot, policy, times, only, adaptation), json_file)

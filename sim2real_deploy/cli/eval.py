@@ -58,7 +58,6 @@ def eval_(
     from sim2real_deploy.gate import verdict as gate
     from sim2real_deploy.gate.engines import FIRST, SECOND
     from sim2real_deploy.gate.scenarios import load_scenarios, needed_for, scenario_set
-    from sim2real_deploy.gate.store import store_rows
     from sim2real_deploy.gate.workers import Results
     from sim2real_deploy.policy.bundle import load_own_bundle
 
@@ -98,7 +97,7 @@ def eval_(
         write_gate_report(html, bundle, rows, list(zip(tasks, episodes, strict=True)), threshold)
         typer.echo(f"report: {html}")
     if store:
-        typer.echo(f"stored: {store_rows(bundle, rows, threshold, engines[0])}")
+        typer.echo(f"stored: {gate.store_rows(bundle, rows, threshold, engines[0])}")
     raise typer.Exit(checks.exit_code(judged))
 
 

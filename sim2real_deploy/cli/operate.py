@@ -1,4 +1,4 @@
-"""`sim2real estop|stop|reset|stand|walk|sit|damp|switch|status`: the services, without `ros2`."""
+"""`sim2real estop|stop|reset|stand|walk|sit|damp|switch|status|teleop`: operate without `ros2`."""
 
 from collections.abc import Callable
 
@@ -48,3 +48,13 @@ def switch(
 def status(namespace: str = NAMESPACE) -> None:
     """Print what the stack is doing: mode, safety, recording, timing."""
     become(Process("status"), namespace)
+
+
+@app.command("teleop")
+def teleop(
+    robot: str = ROBOT,
+    namespace: str = NAMESPACE,
+    stage: str = typer.Option("field", help="Largest velocity that the keys command."),
+) -> None:
+    """Drive with the keyboard: w/s/a/d/q/e, 1 stand, 2 walk, 3 sit, 0 damp, x emergency stop."""
+    become(Process("teleop", {"robot": robot, "stage": stage}), namespace)

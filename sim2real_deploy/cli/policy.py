@@ -2,7 +2,8 @@
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 
 policy = typer.Typer(help="Import, check, describe and compare policies.", no_args_is_help=True)
 app.add_typer(policy, name="policy")
+
+
+@contextmanager
+def _twin_at_work() -> Iterator[Callable[[str], None]]:
+    """A spinner; call what it yields with what the twin is trying."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("the twin") as status:
+        yield lambda what: status.update(f"in the twin: {what}")
 
 
 def _convert(path: Path, sizes: Sequence[int]) -> bytes:
@@ -128,27 +138,19 @@ def import_(
 
 
 def _as_a_stock_task(alone: "LoneNetwork", robot: str, output: Path, name: str) -> "Imported":
-    from rich.console import Console
-
     try:
         from sim2real_deploy.gate.lone_network import import_as_stock_task
     except ImportError:  # no twin is installed
         raise alone from None
     typer.echo("  no description: the stock tasks of the known projects are tried in the twin")
-    with Console(stderr=True).status("the twin") as status:
-        return import_as_stock_task(
-            alone.network,
-            robot,
-            output,
-            name or _name_of(output),
-            _shape_of(alone.network),
-            _convert,
-            lambda what: status.update(f"in the twin: {what}"),
-        )
+    network, name = alone.network, name or _name_of(output)
+    with _twin_at_work() as step:
+        shape = _shape_of(network)
+        return import_as_stock_task(network, robot, output, name, shape, _convert, step)
 
 
 def _shape_of(network: Path) -> "Shape":
-    """What goes in and out; TorchScript tells it only with torch."""
+    """Its inputs and outputs; those of TorchScript are known only with torch."""
     from sim2real_deploy.policy import skeleton
 
     if network.suffix == ".onnx":
@@ -167,29 +169,22 @@ def _name_of(folder: Path) -> str:
 def _with_the_order_that_walks(
     imported: "Imported", bring_in: Callable[[dict[str, Any], Path], "Imported"], output: Path
 ) -> "Imported":
-    """The file leaves orders open: keep the assumed ones if it walks, else use those that do."""
+    """Orders that the file leaves open: the assumed ones if it walks, else those that do."""
     import shutil
     import tempfile
 
-    from rich.console import Console
-
     try:
-        from sim2real_deploy.gate.order_search import find_order
+        from sim2real_deploy.gate.policy_check import find_order
     except ImportError:
         typer.echo("  the twin is not installed: whether the assumed orders are right is not known")
         return imported
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        Console(stderr=True).status("the twin") as status,
-    ):
+    with tempfile.TemporaryDirectory() as scratch, _twin_at_work() as step:
         places = (Path(scratch) / str(i) for i in itertools.count())
 
         def candidate(answers: dict[str, Any]) -> "Bundle":
             return bring_in(answers, next(places)).bundle
 
-        found = find_order(
-            imported.open_orders, candidate, lambda what: status.update(f"in the twin: {what}")
-        )
+        found = find_order(imported.open_orders, candidate, step)
     if found is None:
         typer.echo("  it walks in the twin with none of the known orders: see `policy check`")
     if not found:
@@ -234,9 +229,7 @@ def new(
 def _stock_task(
     network: Path, robot: str, like: str, shape: "Shape", walk: bool
 ) -> tuple["RobotSpec", str]:
-    """The robot, and the project with whose stock task it walks; no project if there is none."""
-    from rich.console import Console
-
+    """The robot, and the project whose stock task it walks as; "" if there is none."""
     from sim2real_deploy.robots import load_robot
 
     usual = load_robot(robot or "go2")
@@ -248,10 +241,8 @@ def _stock_task(
     fitting = min(robots, key=lambda spec: spec.name != usual.name, default=usual)
     if like or not walk:
         return fitting, like
-    with Console(stderr=True).status("the twin") as status:
-        tried = lone_network.tried_as_stock_tasks(
-            network, robots, shape, _convert, lambda what: status.update(f"in the twin: {what}")
-        )
+    with _twin_at_work() as step:
+        tried = lone_network.tried_as_stock_tasks(network, robots, shape, _convert, step)
     if not tried:
         return fitting, ""
     typer.echo(f"  moves that work in the twin, by stock task: {lone_network.in_words(tried)}")
@@ -312,18 +303,13 @@ def check(
 
 
 def _walk(bundle: "Bundle") -> tuple[list["Check"], list[str]]:
-    """In the twin: the checks; where they fail, what failed and which known order does it all."""
-    from rich.console import Console
-
+    """The checks in the twin; if some fail, which, and with which known order all would pass."""
     from sim2real_deploy.gate import motion_check, policy_check
 
-    with Console(stderr=True).status("the twin") as status:
+    with _twin_at_work() as step:
         if bundle.contract.motion is not None:
-            followed = motion_check.follow(
-                bundle, lambda what: status.update(f"in the twin: {what}")
-            )
-            return followed.checks(), []
-        seen = policy_check.walk(bundle, lambda what: status.update(f"in the twin: {what}"))
+            return motion_check.follow(bundle, step).checks(), []
+        seen = policy_check.walk(bundle, step)
         rows = [row for one in seen for row in one.checks()]
         failed = [one for one in seen if not one.ok]
         if not failed:
@@ -332,7 +318,7 @@ def _walk(bundle: "Bundle") -> tuple[list["Check"], list[str]]:
         lines += [f"  {one.failure()}" for one in failed]
         if policy_check.walks_in_part(seen):
             return rows, [*lines, "The rest works: its joints and observations are in order."]
-        found = policy_check.orders_that_walk(bundle, lambda what: status.update(f"try: {what}"))
+        found = policy_check.orders_that_walk(bundle, step)
         if found:
             orders = ", or with ".join(found)
             lines.append(f"It does every move with {orders}: was it exported like that?")

@@ -64,12 +64,8 @@ def _through_policy(path: Path, bundle: Path | None, json: Path | None) -> None:
     recorded = Recorded.open(path)
     other = load_bundle(bundle, recorded.robot) if bundle is not None else None
     result = replay_policy(recorded, other)
-    joints = {
-        name: {"rms_rad": float(rms), "max_rad": float(most)}
-        for name, rms, most in zip(
-            result.joint_names, result.target_rms, result.target_max, strict=True
-        )
-    }
+    by_joint = zip(result.joint_names, result.target_rms, result.target_max, strict=True)
+    joints = {n: {"rms_rad": float(rms), "max_rad": float(most)} for n, rms, most in by_joint}
     checks = result.checks()
     print_table(f"replay of {path.name} through the policy", checks)
     typer.echo(
@@ -102,19 +98,10 @@ def _in_twin(
     from sim2real_deploy.twin.files import load_imperfections
 
     recorded = Recorded.open(path)
-    result = replay_in_twin(
-        recorded,
-        load_imperfections(preset, recorded.robot.name),
-        start_s=start,
-        seconds=seconds,
-        window_s=window,
-    )
-    raw: dict[str, Any] = {
-        "bag": str(path),
-        "preset": preset,
-        "seconds": result.seconds,
-        "window_s": window,
-    }
+    twin = load_imperfections(preset, recorded.robot.name)
+    result = replay_in_twin(recorded, twin, start_s=start, seconds=seconds, window_s=window)
+    raw: dict[str, Any] = {"bag": str(path), "preset": preset}
+    raw |= {"seconds": result.seconds, "window_s": window}
     for title, errors in (
         (f"{result.windows} windows of {window:g} s", result.windowed),
         ("open loop", result.open_loop),
@@ -122,17 +109,12 @@ def _in_twin(
         horizons = [h for h in HORIZONS_S if h <= errors.seconds[-1]]
         typer.echo(f"\n{title}: twin against recording after ...")
         typer.echo(f"{'':<22}" + "".join(f"{h:>9g} s" for h in horizons))
-        rows = {
-            name: [float(errors.joints[errors.at(h), joint]) for h in horizons]
-            for joint, name in enumerate(result.joint_names)
-        }
-        rows["all joints, rms"] = [
-            float(np.sqrt(np.mean(errors.joints[errors.at(h)] ** 2))) for h in horizons
-        ]
+        at = [errors.at(h) for h in horizons]
+        rows = dict(zip(result.joint_names, errors.joints[at].T.tolist(), strict=True))
+        rows["all joints, rms"] = np.sqrt(np.mean(errors.joints[at] ** 2, axis=1)).tolist()
         for name, values in rows.items():
             typer.echo(f"{name:<18} rad" + "".join(f"{value:11.4f}" for value in values))
-        tilt = [float(errors.tilt[errors.at(h)]) for h in horizons]
-        speed = [float(errors.velocity[errors.at(h)]) for h in horizons]
+        tilt, speed = errors.tilt[at].tolist(), errors.velocity[at].tolist()
         typer.echo(f"{'tilt of the trunk':<18} deg" + "".join(f"{value:11.3f}" for value in tilt))
         typer.echo(f"{'its velocity':<18} m/s" + "".join(f"{value:11.3f}" for value in speed))
         parted = errors.parted_after_s

@@ -41,14 +41,13 @@ def _show(bags: list[Path], wanted: object, json: Path | None, across: bool) -> 
         ["-" if row[name] is None else form.format(row[name]) for name, form in COLUMNS.items()]
         for row in as_rows(rows)
     ]
+    lines = [list(COLUMNS), *cells]
     if across:
-        table = Table("", *(line[0] for line in cells))
-        for number, name in enumerate(list(COLUMNS)[1:], 1):
-            table.add_row(name, *(line[number] for line in cells))
-    else:
-        table = Table(*COLUMNS)
-        for line in cells:
-            table.add_row(*line)
+        lines = [[name, *values] for name, *values in zip(*lines, strict=True)]
+        lines[0][0] = ""
+    table = Table(*lines[0])
+    for line in lines[1:]:
+        table.add_row(*line)
     Console(width=None if Console().is_terminal else 200).print(table)
     if json is not None:
         write_json(json, "runs", [], {"runs": as_rows(rows)})

@@ -1,4 +1,4 @@
-"""`sim2real up`: starts a bring-up where there is no `ros2 launch`."""
+"""`sim2real up` starts a bring-up without `ros2 launch`; `security` prints its SROS2 policy."""
 
 import os
 from pathlib import Path
@@ -48,7 +48,7 @@ def up(
 
 def _report_newest(runs: Path) -> None:
     """Write the report of the run that has just ended."""
-    from sim2real_deploy.cli.report import report
+    from sim2real_deploy.cli.bag import report
 
     summaries = list(runs.glob("*/summary.json"))
     if summaries:
@@ -67,3 +67,15 @@ def _show(arguments: tuple[Argument, ...]) -> None:
     for argument in arguments:
         choices = f" ({'|'.join(argument.choices)})" if argument.choices else ""
         typer.echo(f"  {argument.name}:={argument.default}{choices}\n      {argument.description}")
+
+
+@app.command("security")
+def security(
+    robot: str = typer.Option("go2", help="Robot: a name in config/robots."),
+    namespace: str = typer.Option("", help="ROS namespace of the stack."),
+) -> None:
+    """Print the stack's SROS2 policy: who may publish, hear and call what."""
+    from sim2real_deploy.bringup.access import policy_xml
+    from sim2real_deploy.robots import load_robot
+
+    typer.echo(policy_xml(load_robot(robot).name, namespace), nl=False)

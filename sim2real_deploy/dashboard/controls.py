@@ -26,7 +26,7 @@ KEYS: dict[Key, tuple[str, int, int]] = {
     "L": ("turn right", 2, -1),
 }
 KEYS_HELP = "Hold to move: a button, or **I K** · **U O** · **J L**. **Space** stands still."
-HOLD_HZ = 10.0  # how often a held button says so
+HOLD_HZ = 10.0  # how often a held button repeats its command
 
 
 class Controls:
@@ -130,7 +130,7 @@ class Controls:
         return show
 
     def _move(self, axis: int, sign: int) -> None:
-        """One way at a time, for as long as the browser goes on saying so."""
+        """One direction at a time, for as long as the browser repeats it."""
         velocity = [0.0, 0.0, 0.0]
         velocity[axis] = sign * self._limits[axis] * float(self._share.value)
         vx, vy, wz = velocity

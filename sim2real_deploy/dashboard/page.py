@@ -104,8 +104,8 @@ class Page:
 
 @contextmanager
 def strangers_refused(host: str) -> Iterator[None]:
-    """Check the origin of connections to a local server: another site, open in the same browser,
-    could otherwise drive the robot. Served to the network, the token guards."""
+    """Check the origin of connections to a local server: otherwise another site, open in the same
+    browser, could drive the robot. On the network the token protects instead."""
     serve = websockets.asyncio.server.serve
     if host in LOCAL:
         websockets.asyncio.server.serve = partial(serve, origins=[None, _LOCAL_PAGE])  # type: ignore[misc, assignment]

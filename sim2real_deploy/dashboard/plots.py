@@ -20,7 +20,6 @@ class Plot:
     """One chart: a row of values per sample, NaN where there is none."""
 
     chart: viser.GuiUplotHandle
-    count: int
     rows: deque[tuple[float, ...]] = field(default_factory=deque)
 
     def add(self, now: float, values: tuple[float, ...]) -> None:
@@ -47,14 +46,11 @@ class Plots:
         pairs = zip(snapshot.asked, snapshot.measured, strict=True)
         self._velocity.add(now, tuple(value for pair in pairs for value in pair))
         if snapshot.effort is not None:
-            self._torque.add(now, self._per_leg(100 * abs(snapshot.effort) / self._limits))
+            share = abs(snapshot.effort) / self._robot.torque_limit
+            self._torque.add(now, self._per_leg(100 * share))
         if snapshot.temperature is not None:
             self._heat.add(now, self._per_leg(snapshot.temperature))
         self._latency.add(now, _latency_ms(snapshot.statistics.get(STATE_TO_COMMAND, "")))
-
-    @property
-    def _limits(self) -> np.ndarray:
-        return self._robot.torque_limit
 
     def _per_leg(self, values: np.ndarray) -> tuple[float, ...]:
         index = self._robot.joint_names.index
@@ -82,4 +78,4 @@ def _plot(gui: viser.GuiApi, title: str, names: tuple[str, ...]) -> Plot:
     empty = tuple(np.array([0.0]) for _ in series)
     scales = {"x": viser.uplot.Scale(time=False, range=(-SHOWN_S, 0.0))}
     chart = gui.add_uplot(empty, tuple(series), title=title, scales=scales, height=190)
-    return Plot(chart, len(names))
+    return Plot(chart)

@@ -14,7 +14,7 @@ EVENTS_KEPT = 50
 
 @dataclass(slots=True)
 class Snapshot:
-    """The newest of everything heard; None or "" before the first."""
+    """The newest values received; None or "" before the first."""
 
     q: Floats | None = None
     effort: Floats | None = None
@@ -46,7 +46,7 @@ class Operator(Protocol):
         """One of REQUESTS, or the request for a policy."""
 
     def drive(self, velocity: Velocity) -> None:
-        """Walk so for a moment: said again while a person holds on; zero ends it."""
+        """Walk like this for a moment; repeated while a person holds a button, ended by zero."""
 
 
 REQUESTS = ("stand", "walk", "sit", "damp", "recover", "reset")

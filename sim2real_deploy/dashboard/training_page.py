@@ -22,7 +22,7 @@ WAIT_S = 0.2  # between two looks for new steps
 
 
 class TrainingPage:
-    """`show` gets what one robot did in an iteration; a thread plays it at the robot's own pace."""
+    """`show` takes what one robot did in an iteration; a thread plays it back in real time."""
 
     def __init__(self, robot: RobotSpec, rate_hz: float, port: int) -> None:
         banner = redirect_stdout(StringIO())

@@ -30,9 +30,7 @@ class CaseResult:
     case: Case
     times_ms: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    taken_again_ms: list[float] = field(
-        default_factory=list
-    )  # stalls because of which a trial was repeated
+    taken_again_ms: list[float] = field(default_factory=list)  # stalls that had a trial repeated
 
     @property
     def worst_ms(self) -> float:
@@ -97,20 +95,20 @@ def _try(stack: Stack, case: Case) -> tuple[float, str, int]:
 
 
 def judge_damping(stack: Stack, case: Case, start_ns: int) -> Judgement:
-    damped_ns = stack.watch.damped_at(start_ns, max(2.0, case.bound_ms / 500))
+    return _damped(stack, case, start_ns, max(2.0, case.bound_ms / 500))
+
+
+def judge_sitting(stack: Stack, case: Case, start_ns: int) -> Judgement:
+    took_ms, problem = _damped(stack, case, start_ns, case.bound_ms / 1000 + 2.0)
+    return took_ms, problem if took_ms > 300 else "it was dropped, not sat down"
+
+
+def _damped(stack: Stack, case: Case, start_ns: int, patience_s: float) -> Judgement:
+    damped_ns = stack.watch.damped_at(start_ns, patience_s)
     if damped_ns is None:
         return float("inf"), "it was not damped"
     took_ms = (damped_ns - start_ns) / 1e6
     return took_ms, _not_finite(stack, start_ns) or _unanswered(stack, case, start_ns)
-
-
-def judge_sitting(stack: Stack, case: Case, start_ns: int) -> Judgement:
-    damped_ns = stack.watch.damped_at(start_ns, case.bound_ms / 1000 + 2.0)
-    if damped_ns is None:
-        return float("inf"), "it was not damped"
-    took_ms = (damped_ns - start_ns) / 1e6
-    problem = "" if took_ms > 300 else "it was dropped, not sat down"
-    return took_ms, problem or _not_finite(stack, start_ns) or _unanswered(stack, case, start_ns)
 
 
 def judge_walking(stack: Stack, case: Case, start_ns: int) -> Judgement:
@@ -120,9 +118,7 @@ def judge_walking(stack: Stack, case: Case, start_ns: int) -> Judgement:
         time.sleep(0.02)
     took_ms = (time.monotonic_ns() - start_ns) / 1e6
     time.sleep(max(0.0, UNDISTURBED_S - took_ms / 1e3))
-    if any(seen.damping for seen in stack.watch.since(start_ns)) or stack.mode != "walking":
-        return took_ms, "control was disturbed"
-    return took_ms, _unanswered(stack, case, start_ns)
+    return took_ms, _disturbed(stack, start_ns) or _unanswered(stack, case, start_ns)
 
 
 def judge_standing(stack: Stack, case: Case, start_ns: int) -> Judgement:
@@ -131,9 +127,12 @@ def judge_standing(stack: Stack, case: Case, start_ns: int) -> Judgement:
     if standing_ns is None:
         return float("inf"), "it walks on"
     took_ms = (standing_ns - start_ns) / 1e6
-    if any(seen.damping for seen in stack.watch.since(start_ns)) or stack.mode != "walking":
-        return took_ms, "control was disturbed"
-    return took_ms, _unanswered(stack, case, start_ns)
+    return took_ms, _disturbed(stack, start_ns) or _unanswered(stack, case, start_ns)
+
+
+def _disturbed(stack: Stack, start_ns: int) -> str:
+    damped = any(seen.damping for seen in stack.watch.since(start_ns))
+    return "control was disturbed" if damped or stack.mode != "walking" else ""
 
 
 def _standing_at(stack: Stack, start_ns: int, patience_s: float) -> int | None:

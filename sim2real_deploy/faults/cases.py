@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -47,12 +47,20 @@ class Case:
     told_ms: float = inf  # from the start of the fault to the report of that event
 
 
-def fault(*faults: Fault) -> Callable[[Stack], int]:
-    def inject(twin: TwinRobot) -> None:
-        for one in faults:
-            twin.inject(one)
+def fault(target: str, word: str, **details: Any) -> Callable[[Stack], int]:
+    made = Fault(target=target, word=word, **details)
+    return lambda stack: stack.change(lambda twin: twin.inject(made))
 
-    return lambda stack: stack.change(inject)
+
+def freeze_readings(stack: Stack) -> int:
+    """IMU and all encoders stop changing, while the robot's counter runs on."""
+
+    def freeze(twin: TwinRobot) -> None:
+        twin.inject(Fault(target="imu", word="stuck"))
+        for joint in stack.robot.joint_names:
+            twin.inject(Fault(target="encoder", word="stuck", joint=joint))
+
+    return stack.change(freeze)
 
 
 def called(*services: str) -> Callable[[Stack], int]:
@@ -163,7 +171,7 @@ def drop(stack: Stack) -> int:
 
 
 def _first(stack: Stack, since_ns: int, condition: Callable[[RobotState], bool]) -> int:
-    """When the wire first showed it: before, nobody could know."""
+    """When the wire first showed it; before that, nobody could know."""
     for state in tuple(stack.watch.states):
         if state.received_ns >= since_ns and condition(state):
             return state.received_ns
@@ -212,7 +220,7 @@ class Rival:
 
 
 def intrude(stack: Stack) -> int:
-    """Another program writes rt/lowcmd: control damps, and is not killed for what it says."""
+    """Another program writes rt/lowcmd: control damps, and is not killed for those commands."""
     control = stack.running["control"]
     rival = Rival(stack)
     now_ns = rival.start()
@@ -301,11 +309,11 @@ def select_sport_mode(stack: Stack) -> int:
 
 def cases(stack: Stack) -> tuple[Case, ...]:
     """The campaign. Bounds count from the start of the fault, its own duration included."""
-    frozen = [Fault(target="imu", word="stuck")]
-    frozen += [Fault(target="encoder", word="stuck", joint=j) for j in stack.robot.joint_names]
     joint = last_joint(stack.robot)
-    hot = Fault(target="temperature", word="wrong", joint=joint, amount=62.0)
-    warm = Fault(target="temperature", word="wrong", joint=joint, amount=54.0)
+    hot = fault("temperature", "wrong", joint=joint, amount=62.0)
+    warm = fault("temperature", "wrong", joint=joint, amount=54.0)
+    beyond = fault("encoder", "wrong", joint=joint, amount=1.5)
+    empty = fault("battery", "wrong", amount=-90.0)
     hundred = called(*["estop"] * 100)
     cable = Case("cable pulled", pull_cable, "damping", 1000 * UNPLUGGED_S + 200, ("state_silent",))
     weak = Case("motor beyond adaptation's bound", weaken_motor, "walks", 9000,
@@ -320,37 +328,31 @@ def cases(stack: Stack) -> tuple[Case, ...]:
         Case("stop ignored by control", ignore_stop, "damping", 200,
              ("stop_ignored", "control_disobeys", "control_gone")),
         Case("L2+B on the remote", press_chord, "damping", 20, ("remote_estop",)),
-        Case("state silent", fault(Fault(target="state", word="off")), "damping", 50,
-             ("state_silent",)),
-        Case("state stuck", fault(Fault(target="state", word="stuck")), "damping", 50,
+        Case("state silent", fault("state", "off"), "damping", 50, ("state_silent",)),
+        Case("state stuck", fault("state", "stuck"), "damping", 50,
              ("state_frozen", "state_silent")),
-        Case("state frozen, counter runs", fault(*frozen), "damping", 50, ("state_frozen",)),
-        Case("state with bad checksums", fault(Fault(target="state", word="wrong")), "damping", 50,
+        Case("state frozen, counter runs", freeze_readings, "damping", 50, ("state_frozen",)),
+        Case("state with bad checksums", fault("state", "wrong"), "damping", 50,
              ("state_silent", "state_corrupt")),
-        Case("state of random bytes", fault(Fault(target="state", word="garbage")), "damping", 50,
+        Case("state of random bytes", fault("state", "garbage"), "damping", 50,
              ("state_silent", "state_corrupt")),
-        Case("state at 100 Hz", fault(Fault(target="state", word="slow", amount=0.01)), "sits",
-             9000, ("state_slow",)),
+        Case("state at 100 Hz", fault("state", "slow", amount=0.01), "sits", 9000,
+             ("state_slow",)),
         Case("state with NaN", send_nan_state, "damping", 10, ("state_not_finite",)),
         Case("policy gives NaN", make_policy_fail, "damping", 6, ("policy_not_finite",)),
-        Case("orientation wrong", fault(Fault(target="imu", word="wrong")), "damping", 24,
+        Case("orientation wrong", fault("imu", "wrong"), "damping", 24, ("imu_quaternion",)),
+        Case("orientation gone", fault("imu", "off"), "damping", 24, ("imu_quaternion",)),
+        Case("IMU of random numbers", fault("imu", "garbage"), "damping", 24,
              ("imu_quaternion",)),
-        Case("orientation gone", fault(Fault(target="imu", word="off")), "damping", 24,
-             ("imu_quaternion",)),
-        Case("IMU of random numbers", fault(Fault(target="imu", word="garbage")), "damping", 24,
-             ("imu_quaternion",)),
-        Case("joint beyond its range",
-             fault(Fault(target="encoder", word="wrong", joint=joint, amount=1.5)), "damping", 16,
-             ("joint_range", "joint_speed")),
+        Case("joint beyond its range", beyond, "damping", 16, ("joint_range", "joint_speed")),
         Case("joint over speed", spin_joint, "damping", 20, ("joint_speed",)),
         Case("fall", throw_over, "damping", 80, ("fall",)),
         Case("dropped", drop, "damping", 250, ("free_fall",)),
-        Case("motor board dead", fault(Fault(target="motor", word="off", joint=joint)), "damping",
-             9000, ("motor_lost", "motor_off")),
-        Case("motor at its limit of heat", fault(hot), "damping", 400, ("motor_limit",)),
-        Case("motor too hot", fault(warm), "sits", 9000, ("motor_too_hot",)),
-        Case("battery empty", fault(Fault(target="battery", word="wrong", amount=-90.0)), "sits",
-             9000, ("battery_empty", "voltage_sag")),
+        Case("motor board dead", fault("motor", "off", joint=joint), "damping", 9000,
+             ("motor_lost", "motor_off")),
+        Case("motor at its limit of heat", hot, "damping", 400, ("motor_limit",)),
+        Case("motor too hot", warm, "sits", 9000, ("motor_too_hot",)),
+        Case("battery empty", empty, "sits", 9000, ("battery_empty", "voltage_sag")),
         Case("control killed", killed("control", signal.SIGKILL), "damping", 60,
              ("control_gone",)),
         Case("control stopped", killed("control", signal.SIGSTOP), "damping", 60,
@@ -360,15 +362,14 @@ def cases(stack: Stack) -> tuple[Case, ...]:
         Case("supervisor stopped", killed("safety_supervisor", signal.SIGSTOP), "damping", 100),
         Case("supervisor interrupted", killed("safety_supervisor", signal.SIGINT), "damping", 100),
         Case("second writer on rt/lowcmd", intrude, "damping", 50, ("second_writer",)),
-        Case("second robot on rt/lowstate",
-             fault(Fault(target="second_state", word="wrong")), "damping", 50, ("second_state",)),
+        Case("second robot on rt/lowstate", fault("second_state", "wrong"), "damping", 50,
+             ("second_state",)),
         Case("policy runs away", run_away, "sits", 6000, ("overspeed",), told_ms=500),
         Case("teleop hangs", hang_teleop, "stands", 600, ("command_silent",)),
         Case("remote off", fault_remote_off, "walks", 6000, ("remote_lost",)),
-        Case("motion switcher silent", fault(Fault(target="switcher", word="off")), "walks", 8000,
+        Case("motion switcher silent", fault("switcher", "off"), "walks", 8000,
              ("mode_unknown",)),
-        Case("motion switcher slow", fault(Fault(target="switcher", word="delayed", amount=0.5)),
-             "walks", 6000),
+        Case("motion switcher slow", fault("switcher", "delayed", amount=0.5), "walks", 6000),
         Case("second writer at the start", refuse_start, "damping", 20, ("stranger",)),
         Case("sport mode on again", select_sport_mode, "damping", 1300,
              ("sport_mode", "second_writer")),

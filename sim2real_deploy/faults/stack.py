@@ -33,13 +33,8 @@ FILLING = "filling"  # the file that fills the disk
 WALK = (0.4, 0.0, 0.0)
 STEP_S = 60.0  # for a process to start
 RECOVERY_S = 60.0  # for the robot to walk again
-ALERTS = {
-    "recorder_gone",
-    "disk_low",
-    "stranger",
-    "remote_lost",
-    "mode_unknown",
-}  # they last a second or two longer than their cause
+# Alerts that last a second or two longer than their cause.
+ALERTS = {"recorder_gone", "disk_low", "stranger", "remote_lost", "mode_unknown"}
 FALLEN_RAD = 0.4
 # This process has real-time priority for the twin; its children must not inherit it.
 ORDINARY = ("chrt", "--other", "0") if shutil.which("chrt") else ()

@@ -32,7 +32,7 @@ _BEFORE_NS = 200_000_000  # control may report damping before safety reports the
 def check_clearance(
     policy: str, robot: str, stage: str, runs: Path, last_run: str, waiver: str
 ) -> None:
-    """Refuses, or returns."""
+    """Returns if it may; otherwise a Refusal says why not."""
     if why := load_robot(robot).twin_only:
         raise Refusal(f"robot '{robot}' is for the twin alone: {why}")
     stages = stages_up_to(stage)
@@ -134,7 +134,7 @@ def _check_run(bag: Bag, stage: str, sha256: str) -> None:
 
 
 def _stopped(series: dict[str, Series]) -> str:
-    """Why a stop ended motion; a stop that was tried while the robot lay down does not count."""
+    """Why a stop ended motion; "" if none did. Stops of a robot at rest do not count."""
     safety, modes = series[SAFETY], texts(series[MODE]["data"])
     stop = safety["level"] >= _ERROR
     begins = np.flatnonzero(stop & ~np.append(False, stop[:-1]))
@@ -146,13 +146,13 @@ def _stopped(series: dict[str, Series]) -> str:
 
 
 def _digests(bag: Bag) -> list[str]:
-    """Of all policies that were loaded in this run; one in older bags."""
+    """Of all policies loaded in this run; older bags hold one."""
     said = bag.information
     return said.get("policies_sha256", said.get("policy_sha256", "")).split(",")
 
 
 def _walked_by(series: dict[str, Series], place: int) -> float:
-    """Seconds in which the policy at this place of the list walked, by the rows of the loop."""
+    """Seconds that the policy at this index walked, from the rows of control/ticks."""
     if TICKS not in series:
         return 0.0
     names, rows = labelled(series[TICKS])

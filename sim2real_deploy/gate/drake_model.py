@@ -123,14 +123,10 @@ def _attach(model: Any, plant: Any, bodies: dict[int, Any], body: int) -> list[A
     if kinds != [_JOINT.mjJNT_HINGE] or model.jnt_pos[joint].any():
         raise Refusal(f"body '{name}': for Drake, only hinges at a body's origin are supported")
     frame = plant.AddFrame(FixedOffsetFrame(f"{name}_place", parent.body_frame(), place))
-    label, axis, (low, high) = (
-        model.joint(joint).name,
-        model.jnt_axis[joint],
-        model.jnt_range[joint],
-    )
-    hinge = plant.AddJoint(
-        RevoluteJoint(label, frame, bodies[body].body_frame(), axis, low, high, 0.0)
-    )
+    label, axis = model.joint(joint).name, model.jnt_axis[joint]
+    low, high = model.jnt_range[joint]
+    hinge = RevoluteJoint(label, frame, bodies[body].body_frame(), axis, low, high, 0.0)
+    hinge = plant.AddJoint(hinge)
     motor = plant.AddJointActuator(label, hinge)  # its rotor inertia is the joint's armature
     motor.set_default_rotor_inertia(model.dof_armature[model.jnt_dofadr[joint]])
     motor.set_default_gear_ratio(1.0)

@@ -1,4 +1,4 @@
-"""The one harness that walks a policy in process: the robot's own control code, in lockstep.
+"""The one harness that walks a policy in process, with the robot's own control code in lockstep.
 
 The gate, `policy check`, benchmarks and reports all drive a simulated robot through it.
 """
@@ -26,7 +26,7 @@ STAGE = "field"  # no limits beyond the policy's own
 FIRST_LOOK = 20  # ticks until a state has arrived on the slowest bus
 STAND_UP_S = 6.0  # at most
 ALONE_S = 1.0  # that it must stand after its rope was taken off
-SUPERVISED_EVERY = 4  # ticks per cycle of the supervisor, as expensive as half a tick
+SUPERVISED_EVERY = 4  # ticks per cycle of the supervisor, which costs half a tick
 SEEN_EVERY = 10  # ticks between two samples of the simulator's ground truth
 FALLEN_HEIGHT, FALLEN_TILT = 0.5, 1.0  # share of the standing height; rad
 
@@ -45,9 +45,9 @@ class Drive:
         scan_errors: ScanErrors = PERFECT,
         policies: Repertoire | None = None,
     ) -> None:
-        """Without a bundle the robot does what needs no policy. `tap` gets every sample on the
-        wire. A policy with a height scan gets it with `scan_errors`. `policies`, if given, walk
-        instead of the bundle's one."""
+        """Without a bundle the robot does only what needs no policy. `tap` gets every sample on the
+        wire. A policy that observes heights gets them with `scan_errors`. `policies`, if given,
+        walk instead of the bundle's."""
         self.robot, self.spec = robot, robot.robot
         self.link = InProcessLink(self.spec, robot if tap is None else Tapped(robot, tap))
         limits = load_stage(stage)

@@ -25,7 +25,7 @@ from sim2real_deploy.twin.height_scan import TYPICAL
 from sim2real_deploy.twin.robot import Truth
 
 REST_S = 0.5  # for a dropped robot to come to rest
-HESITATION_S = 0.5  # at most, before the first command: gait phases differ between trials
+HESITATION_S = 0.5  # at most, before the first command, so that gait phases differ
 AXES = ("forward", "sideways", "turning")
 UNITS = ("m/s", "m/s", "rad/s")
 
@@ -44,8 +44,8 @@ class Episode:
 
 
 def run_episode(bundle: Bundle, engine: str, scenario: Scenario, trial: int) -> Episode:
-    """The garbage collector runs only after the episode, over its own objects: each of the two
-    saves 5 % of the time."""
+    """Run it with the garbage collector off; afterwards only the episode's objects are collected.
+    Each of the two saves 5 % of the time."""
     gc.disable()
     gc.freeze()
     try:

@@ -33,7 +33,7 @@ class LockstepSupervisor:
     def verdict(self, state: RobotState | None, sent: JointCommand | None) -> Verdict:
         self._state, self._sent = state or self._state, sent
         if self._ticks % self._every == 0:
-            self._verdict = self._look(sent)
+            self._verdict = self._update(sent).verdict
             self._state = None
         self._ticks += 1
         return self._verdict
@@ -41,9 +41,6 @@ class LockstepSupervisor:
     def reset(self) -> str:
         """Ask for a reset; the reason it was refused, or "" when it was done."""
         return self._update(self._sent, reset_asked=True).reset_refused
-
-    def _look(self, sent: JointCommand | None) -> Verdict:
-        return self._update(sent).verdict
 
     def _update(self, sent: JointCommand | None, reset_asked: bool = False) -> CycleResult:
         now_ns = self._link.now_ns()

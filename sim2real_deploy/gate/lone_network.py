@@ -1,12 +1,17 @@
-"""A network without a description: which robot it moves, and as which stock task it walks."""
+"""A network without a description: which robot it moves, and as which stock task it walks.
+
+Each known task that fits the network's input is tried in the twin with every move. The best is used
+only if most moves work, and the user is told how many.
+"""
 
 import itertools
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.gate.stock_tasks import Tried, try_tasks
+from sim2real_deploy.gate import policy_check
 from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.policy.importers.assemble import Imported, import_policy
 from sim2real_deploy.policy.importers.draft import Answers
@@ -14,6 +19,37 @@ from sim2real_deploy.policy.importers.network import Converter
 from sim2real_deploy.policy.importers.robots import all_robots, robot_of_folder
 from sim2real_deploy.policy.skeleton import Shape, presets, write_skeleton
 from sim2real_deploy.robots import RobotSpec, load_robot
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    task: str
+    moves: int  # that work
+    of: int
+    error: float  # m/s and rad/s, summed over the moves: decides between equals
+
+    @property
+    def walks(self) -> bool:
+        return self.moves > self.of / 2
+
+
+def try_tasks(
+    tasks: Iterable[str], bring_in: Callable[[str], Bundle], step: Callable[[str], None]
+) -> list[Tried]:
+    """Every task that fits, the best first. `bring_in` imports the network as one of them."""
+    tried = []
+    for task in tasks:
+        try:
+            bundle = bring_in(task)
+        except Refusal:
+            continue
+        seen = policy_check.walk(bundle, lambda move, task=task: step(f"{task}: {move}"))  # type: ignore[misc]
+        tried.append(Tried(task, sum(one.ok for one in seen), len(seen), sum(map(_error, seen))))
+    return sorted(tried, key=lambda one: (-one.moves, one.error))
+
+
+def _error(seen: policy_check.CommandOutcome) -> float:
+    return sum(abs(a - b) for a, b in zip(seen.command, seen.velocity, strict=True))
 
 
 def robots_for(network: Path, named: str, shape: Shape) -> list[RobotSpec]:

@@ -1,11 +1,12 @@
 """Two seconds in the twin for each basic command: stand still, and move along each axis.
 
-The twin is ideal: this checks whether the contract makes sense. How robust the policy is, the gate
-measures.
+The twin is ideal: this checks whether the contract makes sense; the gate measures robustness.
 """
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,7 @@ MOST_TILT = 0.5  # rad
 MOST_DRIFT = 0.3  # m/s or rad/s when told to stand still
 
 Command = tuple[float, float, float]
+Answers = dict[str, Any]  # to what a source leaves open, by key
 STILL: Command = (0.0, 0.0, 0.0)
 AXES = ("vx", "vy", "wz")
 
@@ -159,8 +161,8 @@ def walk(bundle: Bundle, step: Callable[[str], None]) -> list[CommandOutcome]:
 
 
 def walks_in_part(seen: list[CommandOutcome]) -> bool:
-    """Whether most commands work: then joints and observations are in the right order, and the
-    failures are the policy's own."""
+    """Whether most commands work: then joints and observations are in the right order, and what
+    fails is due to the policy itself."""
     return sum(one.ok for one in seen) > len(seen) / 2
 
 
@@ -171,10 +173,49 @@ def orders_that_walk(bundle: Bundle, step: Callable[[str], None]) -> list[str]:
         if found and "," in words:
             break  # one change explains it, so two need not be tried
         step(words)
-        walker = Walker(other)
-        if all(walker.follow(command).ok for command in commands(other)):
+        if _does_everything(other):
             found.append(words)
     return found
+
+
+def _does_everything(bundle: Bundle) -> bool:
+    walker = Walker(bundle)
+    return all(walker.follow(command).ok for command in commands(bundle))
+
+
+def find_order(
+    open_orders: Mapping[str, tuple[Any, ...]],
+    bring_in: Callable[[Answers], Bundle],
+    step: Callable[[str], None],
+) -> Answers | None:
+    """Answers to the orders that a policy's file leaves open: empty if most commands work with the
+    assumed ones, else the first with which all do; None if there are none. `bring_in` imports the
+    policy with some of the orders answered."""
+    if walks_in_part(walk(bring_in({}), step)):
+        return {}
+    for answers in _candidates(open_orders):
+        step(", ".join(f"{key} {value}" for key, value in answers.items()))
+        try:
+            bundle = bring_in(answers)
+        except Refusal:
+            continue
+        if _does_everything(bundle):
+            return answers
+    return None
+
+
+def _candidates(open_orders: Mapping[str, tuple[Any, ...]]) -> Iterator[Answers]:
+    """All combinations but the assumed one, with the fewest changes first."""
+    keys = list(open_orders)
+    combinations = [
+        {
+            key: value
+            for key, value in zip(keys, values, strict=True)
+            if value != open_orders[key][0]
+        }
+        for values in itertools.product(*open_orders.values())
+    ]
+    yield from sorted((answers for answers in combinations if answers), key=len)
 
 
 def _hardest(spec: RobotSpec, effort: npt.NDArray[np.float64], tick: int) -> str:

@@ -18,7 +18,7 @@ def join_cluster(address: str) -> Any:
         return ray
     local = address == "local"
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray's own default is 15: beside any other work its workers would hardly run.
+    # Ray's own default is 15: beside other work its workers would hardly run.
     os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         ray.init(address=address, log_to_driver=False, include_dashboard=False if local else None)

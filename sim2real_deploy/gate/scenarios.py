@@ -30,7 +30,7 @@ class Command(Strict):
     """A velocity held for a while: vx, vy in m/s, wz in rad/s."""
 
     velocity: tuple[float, float, float]
-    seconds: float = Field(default=8.0, gt=SETTLE_S + 1, le=600)  # with standing up, ten
+    seconds: float = Field(default=8.0, gt=SETTLE_S + 1, le=600)
 
 
 class Pushes(Strict):
@@ -45,9 +45,8 @@ class Pushes(Strict):
 class Start(Strict):
     """Displacement at the start, drawn uniformly up to these bounds."""
 
-    pose: Literal[
-        "lying", "standing"
-    ]  # displaced before standing up, or at the hand-over to the policy
+    # Displaced before it stands up, or at the hand-over to the policy.
+    pose: Literal["lying", "standing"]
     joints: float = Field(default=0.0, ge=0, le=1)  # rad
     tilt: float = Field(default=0.0, ge=0, le=0.6)  # rad, in a random direction
     speed: float = Field(default=0.0, ge=0, le=2)  # m/s, in a random direction
@@ -80,21 +79,17 @@ class Scenario(Strict):
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     why: str  # one line for people
     if_failed: str  # advice for a policy that fails here
-    needed_from: str | None = None  # the lowest stage that requires it on a real robot; None: none
+    needed_from: str | None = None  # lowest stage that requires it on a real robot; None: none does
     commands: tuple[Command, ...] = Field(min_length=1)
     floor: Floor = Floor()
     payload: float = Field(default=0.0, ge=0, le=50)  # kg on the trunk
     pushes: Pushes | None = None
     start: Start | None = None
     faults: tuple[TimedFault, ...] = ()
-    weak_motor: float = Field(
-        default=1.0, gt=0, le=1
-    )  # strength of one joint, another in each trial
+    weak_motor: float = Field(default=1.0, gt=0, le=1)  # of one joint, in each trial another
     preset: str = "default"  # the twin it runs on,
-    imperfections: dict[str, Any] = Field(default_factory=dict)  # and its changes to that
-    spread: float = Field(
-        default=0.1, ge=0, le=0.5
-    )  # +- of friction, strength and drag between trials
+    imperfections: dict[str, Any] = Field(default_factory=dict)  # and changes to it
+    spread: float = Field(default=0.1, ge=0, le=0.5)  # +- friction, strength, drag between trials
     stage: str = "field"
     success: Success = Success()
 

@@ -2,14 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
 from math import sqrt
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+from sim2real_deploy import __version__
 from sim2real_deploy.checks import Check
 from sim2real_deploy.gate.episodes import AXES, Episode
 from sim2real_deploy.gate.figures import EpisodeFigures
-from sim2real_deploy.gate.scenarios import Scenario
+from sim2real_deploy.gate.record import GateRecord, GateRow, save_record, sha256_of
+from sim2real_deploy.gate.scenarios import Scenario, load_scenarios
 from sim2real_deploy.policy.bundle import Bundle
 
 Z = 1.96  # of a 95 % interval
@@ -136,6 +140,35 @@ def as_json(
         "rows": [asdict(row) for row in rows],
         "episodes": [asdict(episode) for episode in episodes],
     }
+
+
+def store_rows(bundle: Bundle, rows: Sequence[Row], threshold: float, engine: str) -> Path:
+    """Store the result in the bundle, where a launch on a real robot looks for it. `engine` is the
+    one whose rows are judged."""
+    scenarios = {scenario.name: scenario for scenario in load_scenarios()}
+    record = GateRecord(
+        policy=bundle.contract.name,
+        sha256=bundle.contract.sha256,
+        contract=sha256_of(bundle.folder / "policy.yaml"),
+        robot=bundle.spec.name,
+        version=__version__,
+        made=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S}",
+        threshold=threshold,
+        engine=engine,
+        rows=tuple(
+            GateRow(
+                scenario=row.scenario,
+                content=scenarios[row.scenario].digest(bundle.spec.name),
+                engine=row.engine,
+                runs=row.runs,
+                successes=row.successes,
+                interval=row.interval,
+                flags=row.flags,
+            )
+            for row in rows
+        ),
+    )
+    return save_record(bundle.folder, record)
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -40,6 +40,7 @@ from sim2real_deploy.nodes.common import (
     run,
 )
 from sim2real_deploy.nodes.driver import Driver
+from sim2real_deploy.nodes.messages import stamped
 from sim2real_deploy.nodes.outside_odometry import LEGS
 from sim2real_deploy.nodes.policy import PolicyNode
 from sim2real_deploy.nodes.statistics import LoopStatistics
@@ -287,8 +288,7 @@ class ControlNode(Driver):
     def _mirror_slow(self) -> None:
         if self._link.latest is not None:
             self.show_slow(self._link.latest)
-        message = self._statistics.report()
-        message.header.stamp = self.get_clock().now().to_msg()
+        message = stamped(self, self._statistics.report())
         self._stats.publish(message)
         self._diagnostics.publish(message)
         gc.collect(1)  # automatic collection is off; rclpy's garbage is young

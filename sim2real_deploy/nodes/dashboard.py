@@ -22,6 +22,7 @@ from sim2real_deploy.dashboard.access import page_token
 from sim2real_deploy.dashboard.snapshot import REQUESTS, Answered, Snapshot, Velocity
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import LATCHED, ROBOT, SENSOR, Parameter, ProcessEnd, declare, run
+from sim2real_deploy.nodes.messages import quaternion_of
 from sim2real_deploy.nodes.newest import Newest
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.paths import to_install
@@ -136,8 +137,7 @@ class Dashboard(Node):
         if odometry is not None:
             pose, twist = odometry.pose.pose, odometry.twist.twist
             shown.position = (pose.position.x, pose.position.y, pose.position.z)
-            turn = pose.orientation
-            shown.quaternion = (turn.w, turn.x, turn.y, turn.z)
+            shown.quaternion = quaternion_of(pose.orientation)
             shown.measured = (twist.linear.x, twist.linear.y, twist.angular.z)
         asked = self._asked.take()
         if asked is not None:

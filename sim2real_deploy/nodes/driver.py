@@ -23,9 +23,16 @@ from sim2real_deploy.control.pad import Pad
 from sim2real_deploy.control.pad_map import PadMap
 from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.arrays import doubles, floats, labelled, labelled_rows
 from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR, heard
 from sim2real_deploy.nodes.frames import Frames, Transforms
+from sim2real_deploy.nodes.messages import (
+    doubles,
+    floats,
+    labelled,
+    labelled_rows,
+    set_quaternion,
+    set_vector,
+)
 from sim2real_deploy.nodes.outside_odometry import LEGS, OutsideOdometry
 from sim2real_deploy.nodes.typed import open_typed
 from sim2real_deploy.nodes.velocity_topic import VelocityTopic
@@ -64,7 +71,7 @@ class Driver(Node):
         gamepad: PadMap,
         odom_source: str = LEGS,
     ) -> None:
-        """Everything except the parameters, which must be known first."""
+        """Everything but the parameters, which must be known before."""
         spec = self._spec = controller.spec
         self._controller, self._ask, self._now_ns = controller, ask, now_ns
         if gamepad.joy is None:
@@ -162,8 +169,8 @@ class Driver(Node):
             self._log(request, self._ask(request))
 
     def watch_remote(self, state: RobotState) -> ModeRequest | None:
-        """Read the sticks; returns the request of a chord. While control is passive the remote
-        belongs to the vendor's own mode, where the same buttons mean something else."""
+        """Read the sticks; returns the request of a chord, if any. While control is passive, the
+        remote belongs to the vendor's own mode, where the same buttons mean something else."""
         request = self._remote.update(decode(state.whole().remote), self._now_ns())
         return None if self._controller.mode is Mode.PASSIVE else request
 
@@ -197,16 +204,16 @@ class Driver(Node):
                 self.typed.show_lease(holder)
 
     def show_state(self, state: RobotState) -> None:
-        """Publish to those who listen; odometry is updated whether anybody does or not."""
+        """Publish what somebody listens to; odometry is updated in any case."""
         stamp = self._stamp_of(state)
         if heard(self._joints):
             self._show_joints(self._joints, stamp, state.q, state.dq, state.torque)
         if heard(self._imu):
             imu = self._imu_message
             imu.header.stamp = stamp
-            _set_quaternion(imu.orientation, state)
-            _set_vector(imu.angular_velocity, state.gyroscope.tolist())
-            _set_vector(imu.linear_acceleration, state.accelerometer.tolist())
+            set_quaternion(imu.orientation, state.quaternion.tolist())
+            set_vector(imu.angular_velocity, state.gyroscope.tolist())
+            set_vector(imu.linear_acceleration, state.accelerometer.tolist())
             self._imu.publish(imu)
         if heard(self._feet) and len(feet := state.whole().foot_force):
             self._feet_message.data = floats(feet)
@@ -239,10 +246,10 @@ class Driver(Node):
         self._walked_m += math.dist((x, y), self._last_position)
         self._last_position = x, y
         odom.pose.covariance = covariance(pose_deviations(self._walked_m))
-        _set_vector(odom.pose.pose.position, found.position)
-        _set_quaternion(odom.pose.pose.orientation, state)
-        _set_vector(odom.twist.twist.linear, found.velocity)
-        _set_vector(odom.twist.twist.angular, state.gyroscope.tolist())
+        set_vector(odom.pose.pose.position, found.position)
+        set_quaternion(odom.pose.pose.orientation, state.quaternion.tolist())
+        set_vector(odom.twist.twist.linear, found.velocity)
+        set_vector(odom.twist.twist.angular, state.gyroscope.tolist())
         self._publish_odometry(odom)
 
     def _publish_odometry(self, odometry: Odometry) -> None:
@@ -320,15 +327,7 @@ def pose_deviations(walked_m: float) -> tuple[float, ...]:
 
 
 def is_stale(stamp_ns: int, now_ns: int) -> bool:
-    """Whether a stamped command is too old or of another clock. A stamp far in the future comes
-    from the wall clock while we run on simulated time, or while no clock is published at all. Zero
+    """Whether a stamped command is too old or from another clock. A stamp far in the future comes
+    from the wall clock while this node runs on simulated time, or while no clock is published. Zero
     means that the message has no stamp."""
     return bool(stamp_ns) and abs(now_ns - stamp_ns) > PLANNER.heartbeat_ns
-
-
-def _set_vector(message: Any, values: Sequence[float]) -> None:
-    message.x, message.y, message.z = values
-
-
-def _set_quaternion(message: Any, state: RobotState) -> None:
-    message.w, message.x, message.y, message.z = state.quaternion.tolist()

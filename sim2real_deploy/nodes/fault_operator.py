@@ -20,6 +20,7 @@ from std_srvs.srv import Trigger
 
 from sim2real_deploy import topics
 from sim2real_deploy.nodes.common import ROBOT, ProcessEnd, declare, run
+from sim2real_deploy.nodes.messages import facts_of
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.runtime.realtime import prefer_this_process
 
@@ -46,8 +47,7 @@ class FaultOperator(Node):
     def _note(self) -> None:
         said = self._stack.safety
         if said.values:
-            self._safety = {pair.key: pair.value for pair in said.values}
-            self._safety["message"] = said.message
+            self._safety = facts_of(said) | {"message": said.message}
             for name in filter(None, self._safety["events"].split(", ")):
                 self._events.setdefault(name, time.monotonic_ns())
 

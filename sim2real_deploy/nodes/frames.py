@@ -15,6 +15,7 @@ from std_msgs.msg import String
 
 from sim2real_deploy import topics
 from sim2real_deploy.nodes.common import LATCHED, heard
+from sim2real_deploy.nodes.messages import set_vector
 from sim2real_deploy.paths import config_file
 
 try:
@@ -65,7 +66,6 @@ def transform_of(odometry: Odometry) -> TransformStamped:
     """The pose in an odometry message as a transform."""
     transform = TransformStamped(header=odometry.header, child_frame_id=odometry.child_frame_id)
     at, pose = transform.transform, odometry.pose.pose
-    at.translation.x, at.translation.y = pose.position.x, pose.position.y
-    at.translation.z = pose.position.z
+    set_vector(at.translation, (pose.position.x, pose.position.y, pose.position.z))
     at.rotation = pose.orientation
     return transform

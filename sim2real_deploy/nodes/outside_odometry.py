@@ -14,6 +14,7 @@ from sim2real_deploy import topics
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import SENSOR
 from sim2real_deploy.nodes.frames import Frames
+from sim2real_deploy.nodes.messages import quaternion_of
 
 LEGS = "legs"
 SILENT_S = 0.5
@@ -64,8 +65,7 @@ class OutsideOdometry:
 def flaw_of(message: Odometry, base: str) -> str:
     """Why this message cannot replace our own odometry; "" if it can."""
     pose, twist = message.pose.pose, message.twist.twist
-    turn = pose.orientation
-    quaternion = (turn.w, turn.x, turn.y, turn.z)
+    quaternion = quaternion_of(pose.orientation)
     vectors = (pose.position, twist.linear, twist.angular)
     values = [*quaternion, *(value for v in vectors for value in (v.x, v.y, v.z))]
     if not all(map(math.isfinite, values)):

@@ -10,9 +10,9 @@ from std_msgs.msg import Float32MultiArray
 from sim2real_deploy import topics
 from sim2real_deploy.control.ticks import Ticks
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.arrays import floats, labelled
 from sim2real_deploy.nodes.common import REPLAYED, SENSOR, heard
 from sim2real_deploy.nodes.frames import Frames
+from sim2real_deploy.nodes.messages import floats, labelled
 from sim2real_deploy.nodes.outside_odometry import LEGS, flaw_of
 from sim2real_deploy.nodes.typed import Typed
 from sim2real_deploy.policy.height_grid import HEIGHT_SCAN
@@ -20,8 +20,8 @@ from sim2real_deploy.policy.policy import BLIND_S, Policy
 
 
 class PolicyNode(Node):
-    """A mirror: the networks themselves run in the control loop. It passes on a policy's inputs
-    besides the velocity command (a body height, a height scan) from `policy/<name>`."""
+    """Only a mirror: the networks run in the control loop. It passes on the inputs of a policy
+    besides the velocity command (a body height, a height scan), from `policy/<name>`."""
 
     def __init__(self) -> None:
         super().__init__("policy")
@@ -41,7 +41,7 @@ class PolicyNode(Node):
                 )
 
     def _hand_on_velocity(self, policy: Policy, message: Odometry) -> None:
-        """What the driver refuses, and says so, reaches no policy either."""
+        """What the driver rejects (and logs) must not reach a policy either."""
         if flaw_of(message, Frames.of(self.get_namespace()).base):
             return
         linear = message.twist.twist.linear  # in the child frame, the body's: REP-105, nav_msgs

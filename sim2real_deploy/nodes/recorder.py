@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import rclpy.serialization
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rcl_interfaces.srv import GetParameters, ListParameters
 from rclpy.client import Client
 from rclpy.node import Node
@@ -23,6 +23,7 @@ from sim2real_deploy import __version__, topics
 from sim2real_deploy.bags import Message, definitions
 from sim2real_deploy.bags.recording import RunRecorder, Storage
 from sim2real_deploy.bags.runs import attached
+from sim2real_deploy.nodes import messages
 from sim2real_deploy.nodes.common import (
     LATCHED,
     NAMESPACE,
@@ -164,7 +165,7 @@ class Recorder(Node):
         return readers
 
     def _guard(self, drain: Callable[[], None], what: str) -> None:
-        """A thread that ended silently would leave an incomplete bag."""
+        """Report a failure: a thread that ended silently would leave an incomplete bag."""
         try:
             drain()
         except Exception as error:
@@ -245,35 +246,29 @@ class Recorder(Node):
         if recording.directory != self._announced_run:
             self._announced_run = recording.directory
             self._run_name.publish(String(data=str(recording.directory.resolve())))
-        status = DiagnosticStatus(name="recorder", hardware_id="recorder")
         dropped, failure = sum(recording.dropped.values()), self._what_is_wrong()
+        level, words = DiagnosticStatus.OK, "recording"
         if failure:
-            status.level, status.message = DiagnosticStatus.ERROR, failure
+            level, words = DiagnosticStatus.ERROR, failure
         elif dropped:
-            status.level = DiagnosticStatus.WARN
-            status.message = f"{dropped} messages did not fit the queue"
+            level, words = DiagnosticStatus.WARN, f"{dropped} messages did not fit the queue"
         elif self._topics.mixed:
-            status.level = DiagnosticStatus.WARN
-            status.message = "; ".join(self._topics.mixed.values())
-        else:
-            status.level, status.message = DiagnosticStatus.OK, "recording"
+            level, words = DiagnosticStatus.WARN, "; ".join(self._topics.mixed.values())
         lost = self._topics.lost
         facts = {
             NAMESPACE: self.get_namespace(),
-            "run": str(recording.directory),
-            "received": str(sum(recording.received.values())),
-            "dropped": str(dropped),
-            "lost before the recorder": "unknown" if lost is None else str(sum(lost.values())),
+            "run": recording.directory,
+            "received": sum(recording.received.values()),
+            "dropped": dropped,
+            "lost before the recorder": "unknown" if lost is None else sum(lost.values()),
             "types not installed": ", ".join(sorted(self._topics.unknown)),
         }
-        status.values = [KeyValue(key=key, value=value) for key, value in facts.items()]
-        array = DiagnosticArray(status=[status])
-        array.header.stamp = self.get_clock().now().to_msg()
-        self._diagnostics.publish(array)
+        status = messages.diagnosis("recorder", level, words, facts)
+        self._diagnostics.publish(messages.stamped(self, status))
 
     def _what_is_wrong(self) -> str:
-        """Why the bag is incomplete, or "". Our own report is a ROS topic, too: if not even that
-        comes back, nothing does."""
+        """Why the bag is incomplete, or "". Our own report is a ROS topic as well: if even that
+        does not come back, nothing is received."""
         if self.recording.failure or self._failure:
             return self.recording.failure or self._failure
         wire = self._wire_names

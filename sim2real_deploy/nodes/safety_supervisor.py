@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -23,6 +24,7 @@ from std_srvs.srv import Trigger
 from sim2real_deploy import topics
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.nodes import messages
 from sim2real_deploy.nodes.common import (
     CLOCK,
     FOREIGN_SIMULATOR,
@@ -117,12 +119,10 @@ class SafetySupervisor(Node):
         self.loop.foreign_simulator = foreign
         self._state = self.create_publisher(DiagnosticStatus, topics.SAFETY, LATCHED)
         self._diagnostics = self.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
-        for name, callback in (
-            (topics.ESTOP, self._on_estop),
-            (topics.STOP, self._on_stop),
-            (topics.RESET, self._on_reset),
-        ):
-            self.create_service(Trigger, name, callback, qos_profile=CROWD)
+        serve = partial(self.create_service, Trigger, qos_profile=CROWD)
+        serve(topics.ESTOP, partial(self._press, "estop", Stop.ESTOP))
+        serve(topics.STOP, partial(self._press, "stop", Stop.STOP))
+        serve(topics.RESET, self._on_reset)
         self.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, 10)
         self.create_subscription(String, topics.RUN, self._on_run, LATCHED)
         self.create_timer(0.05, self._tell)
@@ -151,13 +151,9 @@ class SafetySupervisor(Node):
 
     # What people call
 
-    def _on_estop(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        return self._press("estop", Stop.ESTOP, response)
-
-    def _on_stop(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        return self._press("stop", Stop.STOP, response)
-
-    def _press(self, what: str, level: Stop, response: Trigger.Response) -> Trigger.Response:
+    def _press(
+        self, what: str, level: Stop, _: Trigger.Request, response: Trigger.Response
+    ) -> Trigger.Response:
         before = self.loop.chain.report
         self.loop.press(what)
         supervisor = self.loop.supervisor
@@ -218,37 +214,25 @@ class SafetySupervisor(Node):
             "recorder": self._recorder_says(),
             "events": ", ".join(active),
         }
-        return DiagnosticStatus(
-            level=DiagnosticStatus.ERROR if verdict.stop else level,
-            name="safety",
-            hardware_id=self._robot.name,
-            message=f"{verdict.stop.name.lower()}: {verdict.reason}"
-            if verdict.stop
-            else verdict.reason or "all is well",
-            values=[KeyValue(key=key, value=value) for key, value in facts.items()],
-        )
+        words = verdict.reason or "all is well"
+        if verdict.stop:
+            level, words = DiagnosticStatus.ERROR, f"{verdict.stop.name.lower()}: {verdict.reason}"
+        return messages.diagnosis("safety", level, words, facts, self._robot.name)
 
     def _diagnose(self) -> None:
-        array = DiagnosticArray()
-        array.header.stamp = self.get_clock().now().to_msg()
         state = self._status()  # a latched stop outlives the event that caused it
         state.name = f"{self.get_name()}: state"
         where = KeyValue(key=NAMESPACE, value=self.get_namespace())  # /diagnostics has none
         state.values = [*state.values, where]
         watches = self.loop.supervisor.watches.values()
-        array.status = [state, *(self._status_of(watch) for watch in watches)]
-        self._diagnostics.publish(array)
+        self._diagnostics.publish(messages.stamped(self, state, *map(self._status_of, watches)))
 
     def _status_of(self, watch: Watch) -> DiagnosticStatus:
         event, reading = watch.event, watch.reading
-        status = DiagnosticStatus(
-            name=f"{self.get_name()}: {event.key}", hardware_id=self._robot.name
-        )
+        level, words = DiagnosticStatus.OK, "nothing measured" if reading is None else "ok"
         if watch.active:
-            status.level = LEVELS.get(event.reaction, DiagnosticStatus.WARN)
-            status.message = f"{watch.describe()}. {event.remedy}"
-        else:
-            status.message = "nothing measured" if reading is None else "ok"
+            level = LEVELS.get(event.reaction, DiagnosticStatus.WARN)
+            words = f"{watch.describe()}. {event.remedy}"
         facts = {
             "threshold": f"{'below' if event.below else 'above'} {event.threshold:g} {event.unit}",
             "time": f"{event.time_s:g} s",
@@ -256,8 +240,8 @@ class SafetySupervisor(Node):
         }
         if reading is not None:
             facts["measured"] = f"{reading.value:.4g} {event.unit} {reading.where}".strip()
-        status.values = [KeyValue(key=key, value=value) for key, value in facts.items()]
-        return status
+        name = f"{self.get_name()}: {event.key}"
+        return messages.diagnosis(name, level, words, facts, self._robot.name)
 
     def _recorder_says(self) -> str:
         if self.loop.recorder_silence_s is None:
@@ -284,8 +268,8 @@ class SafetySupervisor(Node):
                 self._recorder.run = run
 
     def _watch(self, watch: Callable[[], None]) -> None:
-        """One of the slow threads. If it fails, its last word would stay for ever: then nothing
-        starts to move any more."""
+        """Runs in one of the slow threads. If it fails, its last report would stay in force for
+        ever, so from then on nothing may start to move."""
         try:
             watch()
         except Exception as error:
@@ -316,9 +300,9 @@ class SafetySupervisor(Node):
         self.loop.disk_free_gb = shutil.disk_usage(folder).free / 1e9
 
     def _watch_mode(self) -> None:
-        """Is the vendor's own motion mode on? The robot may take its time to say.
+        """Watch whether the vendor's own motion mode is on; the robot may be slow to answer.
 
-        For one look after its release its last commands are still the vendor's, not a stranger's.
+        For one look after its release, its last commands still count as the vendor's.
         """
         answered, before = time.monotonic(), False
         while True:
@@ -345,7 +329,7 @@ class SafetySupervisor(Node):
         path = folder / f"incident_{wall:%Y%m%d_%H%M%S_%f}.json"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with path.open("w") as file:  # piece by piece: dumps() would hold the loop up
+            with path.open("w") as file:  # piece by piece: dumps() would block the loop
                 json.dump({"time": wall.isoformat(), **content}, file)
         except OSError as error:
             self.get_logger().error(f"the incident file could not be written: {error}")
@@ -359,7 +343,7 @@ def spoken_of(status: DiagnosticStatus) -> str:
 
 
 def nothing_to_stop(report: Report | None) -> str:
-    """If no command of ours moves the robot, words that tell the person so; otherwise ""."""
+    """Tells the caller that no command of ours moves the robot; otherwise ""."""
     if report is None:
         return "nothing to stop: control is not running; use the robot's remote"
     if report.mode == PASSIVE:

@@ -12,6 +12,7 @@ from std_srvs.srv import Trigger
 
 from sim2real_deploy import topics
 from sim2real_deploy.nodes.common import LATCHED
+from sim2real_deploy.nodes.messages import facts_of
 
 
 class StackClient:
@@ -82,4 +83,4 @@ class StackClient:
 
     def _on_statistics(self, message: DiagnosticArray) -> None:
         for status in message.status:
-            self.statistics.update({pair.key: pair.value for pair in status.values})
+            self.statistics.update(facts_of(status))

@@ -2,12 +2,13 @@
 
 import numpy as np
 import numpy.typing as npt
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticStatus
 
 from sim2real_deploy.control.adaptation import beliefs
 from sim2real_deploy.control.limits import Limit
 from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.ticks import COLUMNS, Ticks
+from sim2real_deploy.nodes.messages import diagnosis
 from sim2real_deploy.policy.policy import Policy
 
 Figures = npt.NDArray[np.float64]
@@ -38,19 +39,18 @@ class LoopStatistics:
             for limit in Limit:
                 self._limited[limit] += int(np.count_nonzero((bits & limit).any(axis=1)))
 
-    def report(self) -> DiagnosticArray:
+    def report(self) -> DiagnosticStatus:
         loop, controller = self._loop, self._loop.controller
         counters, period_ns = loop.link.counters, controller.period_ns
         late = loop.late_ticks - self._seen_late
         self._seen_late = loop.late_ticks
-        status = DiagnosticStatus(name="control", hardware_id=controller.spec.name)
         fault = controller.situation.fault
-        status.level = DiagnosticStatus.ERROR if fault else DiagnosticStatus.OK
-        status.message = fault or controller.mode.words
-        if not fault and late:
-            status.level = DiagnosticStatus.WARN
-            status.message = f"{late} ticks came late in the last second"
-        facts = {"mode": controller.mode.words, "reason": controller.reason}
+        level, words = DiagnosticStatus.OK, controller.mode.words
+        if fault:
+            level, words = DiagnosticStatus.ERROR, fault
+        elif late:
+            level, words = DiagnosticStatus.WARN, f"{late} ticks came late in the last second"
+        facts: dict[str, object] = {"mode": controller.mode.words, "reason": controller.reason}
         if self._figures:
             facts.update(_timing(np.concatenate(self._figures), period_ns))
             facts.update(self._robot_keeps_time(self._figures[-1]))
@@ -58,22 +58,21 @@ class LoopStatistics:
             facts.update(beliefs.words(controller.adaptation))
         facts.update(_estimates(controller.policy))
         facts |= {
-            "late ticks": str(loop.late_ticks),
-            "policy steps over a period late": str(controller.walking.late),
-            "states received": str(counters.received),
-            "states lost": str(counters.lost),
-            "states rejected": str(counters.bad_crc + counters.bad_length + counters.not_finite),
-            "commands sent": str(counters.sent),
-            "velocity commands rejected": str(controller.velocity.rejected),
+            "late ticks": loop.late_ticks,
+            "policy steps over a period late": controller.walking.late,
+            "states received": counters.received,
+            "states lost": counters.lost,
+            "states rejected": counters.bad_crc + counters.bad_length + counters.not_finite,
+            "commands sent": counters.sent,
+            "velocity commands rejected": controller.velocity.rejected,
             "limits that acted": ", ".join(
                 f"{limit.name.lower()} {count}" for limit, count in self._limited.items() if count
             ),
-            "tick rows dropped": str(loop.ticks.dropped),
+            "tick rows dropped": loop.ticks.dropped,
             "system": "; ".join(self._notes) or "real-time priority, memory locked, cores awake",
         }
-        status.values = [KeyValue(key=key, value=value) for key, value in facts.items()]
         self._figures.clear()
-        return DiagnosticArray(status=[status])
+        return diagnosis("control", level, words, facts, controller.spec.name)
 
     def _robot_keeps_time(self, figures: Figures) -> dict[str, str]:
         """The rate of states since the first one, and the rate of the robot's clock relative to

@@ -7,16 +7,18 @@ import threading
 from collections.abc import Sequence
 
 import numpy as np
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from geometry_msgs.msg import Wrench
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
 from rclpy.time import Time
 from rosgraph_msgs.msg import Clock
-from std_msgs.msg import String
+from std_msgs.msg import Float32MultiArray, String
 from std_srvs.srv import Trigger
 
+from sim2real_deploy import topics
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.nodes import messages
 from sim2real_deploy.nodes.common import (
     CLOCK,
     LATCHED,
@@ -29,15 +31,16 @@ from sim2real_deploy.nodes.common import (
     run,
 )
 from sim2real_deploy.nodes.frames import Frames
-from sim2real_deploy.nodes.twin_map import TwinMap, grid_for
+from sim2real_deploy.policy.contract import listed, load_contract
+from sim2real_deploy.policy.height_grid import HEIGHT_SCAN, HeightGrid, height_grid
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.core_beats import CoreBeats
 from sim2real_deploy.runtime.realtime import calm_interpreter, prefer_this_process
 from sim2real_deploy.runtime.world_clock import TwinClock, WorldClock, open_page
-from sim2real_deploy.topics import DIAGNOSTICS
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.files import load_imperfections
 from sim2real_deploy.twin.floors import FLOORS, named_floor
+from sim2real_deploy.twin.height_scan import TYPICAL, HeightScan
 from sim2real_deploy.twin.mount import Mount
 from sim2real_deploy.twin.on_wire import TwinOnWire
 from sim2real_deploy.twin.requests import parse
@@ -82,7 +85,7 @@ class Twin(Node):
             self.create_publisher(Clock, "/clock", SENSOR) if values["publish_clock"] else None
         )
         self._faults = self.create_publisher(String, "~/faults", LATCHED)
-        self._diagnostics = self.create_publisher(DiagnosticArray, DIAGNOSTICS, 10)
+        self._diagnostics = self.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
         self.create_subscription(String, "~/fault", self._on_request, 10)
         self.create_subscription(Wrench, "~/push", self._on_push, 10)
         self.create_service(Trigger, "~/clear_faults", self._on_clear)
@@ -174,21 +177,16 @@ class Twin(Node):
     def _tell_truth(self, truth: BaseTruth, message: Odometry) -> None:
         message.header.stamp = self.get_clock().now().to_msg()
         pose, twist = message.pose.pose, message.twist.twist
-        pose.position.x, pose.position.y, pose.position.z = truth.position.tolist()
-        w, x, y, z = truth.quaternion.tolist()
-        pose.orientation.w, pose.orientation.x = w, x
-        pose.orientation.y, pose.orientation.z = y, z
-        linear, angular = truth.body_velocity.tolist(), truth.rate.tolist()
-        twist.linear.x, twist.linear.y, twist.linear.z = linear
-        twist.angular.x, twist.angular.y, twist.angular.z = angular
+        messages.set_vector(pose.position, truth.position.tolist())
+        messages.set_quaternion(pose.orientation, truth.quaternion.tolist())
+        messages.set_vector(twist.linear, truth.body_velocity.tolist())
+        messages.set_vector(twist.angular, truth.rate.tolist())
         self._odometry.publish(message)
 
     def _report(self) -> None:
         self._tell_faults()
         counters, timing = self._on_wire.twin.boards.counters, self._on_wire.timing
-        status = DiagnosticStatus(name="twin", hardware_id="twin")
-        status.level = DiagnosticStatus.WARN if counters.rejected else DiagnosticStatus.OK
-        status.message = describe(self._on_wire)
+        level = DiagnosticStatus.WARN if counters.rejected else DiagnosticStatus.OK
         facts = {
             "commands accepted": counters.accepted,
             "commands rejected": counters.rejected,
@@ -197,10 +195,30 @@ class Twin(Node):
             "late periods": timing.late,
             "skipped s": round(timing.skipped_s, 3),
         }
-        status.values = [KeyValue(key=key, value=str(value)) for key, value in facts.items()]
-        array = DiagnosticArray(status=[status])
-        array.header.stamp = self.get_clock().now().to_msg()
-        self._diagnostics.publish(array)
+        status = messages.diagnosis("twin", level, describe(self._on_wire), facts)
+        self._diagnostics.publish(messages.stamped(self, status))
+
+
+class TwinMap:
+    """Publishes height scans with the errors of a real map: noise, delay and holes.
+
+    On the robot the user's own mapping publishes on this topic.
+    """
+
+    def __init__(self, node: Node, body: TwinRobot, grid: HeightGrid, seed: int) -> None:
+        self._scan = HeightScan(body.floor, grid, TYPICAL, seed)
+        self._publisher = node.create_publisher(Float32MultiArray, topics.extra(HEIGHT_SCAN), 1)
+
+    def look(self, now_ns: int, truth: BaseTruth) -> None:
+        heights = self._scan.look(now_ns / 1e9, truth)
+        if heights is not None:
+            self._publisher.publish(Float32MultiArray(data=heights))
+
+
+def grid_for(policies: str) -> HeightGrid | None:
+    """The grid of the first policy in a comma-separated list that observes heights, if any does."""
+    grids = (height_grid(load_contract(name)) for name in listed(policies))
+    return next((grid for grid in grids if grid is not None), None)
 
 
 def build(stop: ProcessEnd) -> Sequence[Node]:

@@ -40,9 +40,9 @@ class VelocityTopic:
 
     def _look(self) -> None:
         """With publishers of both types, the type that was first stays."""
-        found = self._node.get_publishers_info_by_topic(self._topic_name)
-        types = {publisher.topic_type for publisher in found}
-        stamped = {kind == _STAMPED for kind in types}
+        name = self._node.resolve_topic_name(self._topic)
+        found = self._node.get_publishers_info_by_topic(name)
+        stamped = {publisher.topic_type == _STAMPED for publisher in found}
         if len(stamped) > 1 and not self._told_both:
             self._told_both = True
             self._node.get_logger().warning(
@@ -56,7 +56,3 @@ class VelocityTopic:
         self._subscription = self._subscribe()
         kind = self._callbacks[self._stamped][0].__name__
         self._node.get_logger().info(f"{self._topic}: its publisher sends {kind}")
-
-    @property
-    def _topic_name(self) -> str:
-        return self._node.resolve_topic_name(self._topic)

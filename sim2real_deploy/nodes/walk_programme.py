@@ -16,6 +16,7 @@ from std_srvs.srv import Trigger
 from sim2real_deploy.checks import Check, exit_code, print_table, write_json
 from sim2real_deploy.gate.programme import Segment, Tracker, segment_at
 from sim2real_deploy.nodes.common import ROBOT, SENSOR, Parameter, ProcessEnd, declare, run
+from sim2real_deploy.nodes.messages import by_name, quaternion_of
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.robots.geometry import tilt
 from sim2real_deploy.topics import ADAPTATION, ESTIMATES, TRUTH
@@ -188,18 +189,16 @@ class WalkProgramme(Node):
         print(f"summary: {summary}", flush=True)
 
     def _on_adaptation(self, message: Float32MultiArray) -> None:
-        names = message.layout.dim[0].label.split(",")
-        self._adaptation = dict(zip(names, message.data, strict=True))
+        self._adaptation = by_name(message)
 
     def _on_estimates(self, message: Float32MultiArray) -> None:
         if self._segment is not None:
-            names = message.layout.dim[0].label.split(",")
-            self._estimates.append(dict(zip(names, message.data, strict=True)))
+            self._estimates.append(by_name(message))
 
     def _on_odometry(self, message: Odometry) -> None:
-        twist, turn = message.twist.twist, message.pose.pose.orientation
+        twist = message.twist.twist
         self._velocity = (twist.linear.x, twist.linear.y, twist.angular.z)
-        leaning = tilt((turn.w, turn.x, turn.y, turn.z))
+        leaning = tilt(quaternion_of(message.pose.pose.orientation))
         self._tracker.add(time.monotonic(), self._segment, self._velocity, leaning)
 
 

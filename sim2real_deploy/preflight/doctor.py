@@ -1,4 +1,4 @@
-"""Preflight: is this computer, this robot and this policy fit to walk now? Looks, never moves."""
+"""Preflight: are this computer, robot and policy fit to walk now? It looks and never moves."""
 
 import ctypes
 import os
@@ -239,7 +239,7 @@ def _link_quality(link: DdsLink, robot: RobotSpec) -> Finding:
 
 
 def _writers(link: DdsLink, robot: RobotSpec) -> Finding:
-    """Judged by samples: the vendor keeps its writer open after sport mode was released."""
+    """Judged by samples, since the vendor keeps its writer open after sport mode was released."""
     reader = link.participant.reader(LOW_CMD, FAMILIES[robot.wire.family].command)
     time.sleep(HEAR_WRITERS_S)
     names = ", ".join(sorted({str(link.participant.who(s.writer)) for s in reader.take()}))
@@ -262,7 +262,7 @@ def _mode(link: DdsLink) -> Finding:
         return Finding("mode", Health.WARN, str(refusal), remedy)
     if mode.released:
         return ok("mode", "the motors are free")
-    return ok("mode", f"vendor mode '{mode.name}': control will have it released")
+    return ok("mode", f"vendor mode '{mode.name}': control will release it")
 
 
 def _body(state: RobotState, robot: RobotSpec) -> Iterator[Finding]:

@@ -7,7 +7,6 @@ results are stored where control requires them before a robot walks above the lo
 
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -32,8 +31,8 @@ STEP_MS = 2
 @dataclass(frozen=True)
 class Measured:
     robot: str
-    boards_timeout_s: float | None  # None: they held the last command for as long as was watched
-    l2b_lets_go: bool | None  # None: not seen, the boards let go before
+    boards_timeout_s: float | None  # None: they held the last command to the end
+    l2b_lets_go: bool | None  # None: not seen, because the boards let go before
     delay_ms: float | None  # from a command to its torque; None: nothing moved
     made: str
 
@@ -129,11 +128,11 @@ def check_measured(stage: str, runs: Path, robot: str) -> None:
         return
     path = runs / FILE
     try:
-        known: Sequence[str] = list(json.loads(path.read_text(encoding="utf-8")))
-        name = json.loads(path.read_text(encoding="utf-8")).get("robot")
-    except (OSError, ValueError, AttributeError):
-        known, name = [], None
-    if name != robot or "boards_timeout_s" not in known:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        measured = known["robot"] == robot and "boards_timeout_s" in known
+    except (OSError, ValueError, KeyError, TypeError):
+        measured = False
+    if not measured:
         raise Refusal(
             f"stage '{stage}' on a real robot: nobody has measured what its boards do when "
             f"commands stop ({path}). Hang it up and run `sim2real doctor --measure`"

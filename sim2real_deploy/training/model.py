@@ -12,9 +12,8 @@ from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.training.config import TrainingConfig
 from sim2real_deploy.training.nominal import Nominal
 from sim2real_deploy.training.terrain import Tile
-from sim2real_deploy.twin.body import shape_trunk
 from sim2real_deploy.twin.floors import FLOOR_GEOM, Box, Floor
-from sim2real_deploy.twin.model import BASE, build_spec
+from sim2real_deploy.twin.model import BASE, build_spec, shape_trunk
 
 FAR_BELOW = -20.0  # m: where boxes lie that a tile does not need
 

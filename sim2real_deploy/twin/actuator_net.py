@@ -1,4 +1,4 @@
-"""A learned residual of the identified motor model: extra torque and dry friction.
+"""A learned residual of the identified motor model: additional torque and dry friction.
 
 One network per kind of joint (hip, thigh, calf). Its inputs are the joint's PD torque and velocity
 now and at fixed earlier times (s), so it depends neither on the rate nor on the gains. Its outputs
@@ -15,12 +15,24 @@ from sim2real_deploy.compiled import compiled
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import NetworkFile
 from sim2real_deploy.twin.kernels import Array
-from sim2real_deploy.twin.networks import Stored, check_joints, fading, layer, read_network, squash
+from sim2real_deploy.twin.networks import (
+    Stored,
+    Weights,
+    check_joints,
+    fading,
+    layer,
+    read_network,
+    softsign,
+    squash,
+)
 
 Vector = npt.NDArray[np.float64]
 
 TORQUE, FRICTION = 0, 1  # the network's outputs
-WEIGHTS = ("w0", "b0", "w1", "b1", "w2", "b2", "spread", "mean")
+ARRAYS = (
+    *("w0", "b0", "w1", "b1", "w2", "b2", "spread", "mean"),
+    *("kind", "on", "bound", "reach"),
+)
 FORMATS = {
     "torque": ("PD torque", "speed"),
     "history": ("position error", "speed", "target"),
@@ -29,8 +41,8 @@ FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class ActuatorWeights:
-    """Weights of all networks; the first axis is the kind of joint. Inputs are centred by `mean`;
-    `w0` and `spread` include the inputs' scale, `w2` that of the outputs."""
+    """Weights of all networks, one per kind of joint (the first axis). Inputs are centred by
+    `mean`; `w0` and `spread` include the scale of the inputs, `w2` that of the outputs."""
 
     inputs: str  # one of FORMATS
     ages: tuple[float, ...]  # s before now, newest first
@@ -38,14 +50,14 @@ class ActuatorWeights:
     on: Vector  # joints x outputs: 1 where it helps on held-out data, else 0
     bound: Vector  # kinds x outputs, Nm
     reach: Vector  # kinds
-    w0: npt.NDArray[np.float32]
-    b0: npt.NDArray[np.float32]
-    w1: npt.NDArray[np.float32]
-    b1: npt.NDArray[np.float32]
-    w2: npt.NDArray[np.float32]
-    b2: npt.NDArray[np.float32]
-    spread: npt.NDArray[np.float32]
-    mean: npt.NDArray[np.float32]
+    w0: Weights
+    b0: Weights
+    w1: Weights
+    b1: Weights
+    w2: Weights
+    b2: Weights
+    spread: Weights
+    mean: Weights
 
     def rows(self, period: float) -> npt.NDArray[np.int64]:
         return np.rint(np.array(self.ages) / period).astype(np.int64)
@@ -60,15 +72,15 @@ class ActuatorWeights:
         return np.ascontiguousarray(rows, np.float32)
 
     def stored(self, card: dict[str, object]) -> Stored:
-        arrays = {name: getattr(self, name) for name in (*WEIGHTS, "kind", "on", "bound", "reach")}
+        arrays = {name: getattr(self, name) for name in ARRAYS}
         arrays["ages"] = np.array(self.ages)
         return Stored(arrays, card | {"inputs": self.inputs})
 
     def batch(self, kind: int, inputs: Vector) -> Vector:
         """Outputs of one kind's network for rows of inputs, faded and bounded: rows x outputs."""
         values = (inputs - self.mean[kind]).astype(np.float32)
-        hidden = _softsign(values @ self.w0[kind] + self.b0[kind])
-        hidden = _softsign(hidden @ self.w1[kind] + self.b1[kind])
+        hidden = softsign(values @ self.w0[kind] + self.b0[kind])
+        hidden = softsign(hidden @ self.w1[kind] + self.b1[kind])
         out = hidden @ self.w2[kind] + self.b2[kind]
         along = values @ self.spread[kind].T
         fade = np.clip(3 - 2 * np.sqrt((along * along).sum(1)) / self.reach[kind], 0, 1)
@@ -79,7 +91,7 @@ class ActuatorWeights:
 def load_actuator(named: NetworkFile, robot: RobotSpec) -> ActuatorWeights:
     stored = read_network(named)
     check_joints(stored, robot.joint_names, named.file)
-    rest = {name: stored[name] for name in (*WEIGHTS, "kind", "on", "bound", "reach")}
+    rest = {name: stored[name] for name in ARRAYS}
     ages = tuple(stored["ages"].tolist())
     return ActuatorWeights(inputs=str(stored.card["inputs"]), ages=ages, **rest)
 
@@ -92,22 +104,19 @@ def kinds_of(robot: RobotSpec) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
 
 
 class ActuatorNet:
-    """The networks at work for several robots at once (one, in a twin), with the history of each
-    and its present outputs."""
+    """The networks for several robots at once (in a twin: one), with each one's history and present
+    outputs."""
 
     def __init__(self, weights: ActuatorWeights, period: float, robots: int = 1) -> None:
         joints = len(weights.kind)
-        self._rows = weights.rows(period)
-        self._kind = weights.kind
-        self._packed = weights.packed()
-        self._most = weights.on * weights.bound[weights.kind]  # zero where it is not on
-        channels = len(FORMATS[weights.inputs])
-        self._ring = np.zeros((robots, int(self._rows.max()) + 1, channels, joints))
+        rows = weights.rows(period)
+        most = weights.on * weights.bound[weights.kind]  # zero where it is not on
+        channels, hidden = len(FORMATS[weights.inputs]), weights.b1.shape[1]
+        self._ring = np.zeros((robots, int(rows.max()) + 1, channels, joints))
         self._newest = 0
         self._fresh = np.ones(robots, np.bool_)  # history is empty
-        widest = max(weights.b1.shape[1], self._rows.size * channels)
-        self._space = np.zeros((3, widest), np.float32)
-        self._hidden = weights.b1.shape[1]
+        space = np.zeros((3, max(hidden, rows.size * channels)), np.float32)
+        self._network = (rows, weights.kind, weights.packed(), hidden, most, space)
         self.given = np.zeros((robots, 2, joints))
         self.torque, self.friction = self.given[:, TORQUE], self.given[:, FRICTION]
 
@@ -121,24 +130,8 @@ class ActuatorNet:
         """Call once per period; the first axis is the robot. `told` and `gains` are the motors'
         targets and gains in this period."""
         self._newest = (self._newest + 1) % self._ring.shape[1]
-        _update(
-            told,
-            gains,
-            feed_forward,
-            q,
-            dq,
-            bounds,
-            self._ring,
-            self._fresh,
-            self._newest,
-            self._rows,
-            self._kind,
-            self._packed,
-            self._hidden,
-            self._most,
-            self._space,
-            self.given,
-        )
+        now = (told, gains, feed_forward, q, dq, bounds)
+        _update(*now, self._ring, self._fresh, self._newest, *self._network, self.given)
 
 
 @compiled
@@ -235,7 +228,3 @@ def _infer(
             for h in range(hidden):
                 total += second[h] * w2[out, h]
             given[out, j] = min(max(total, -most[j, out]), most[j, out]) * fade
-
-
-def _softsign(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    return np.asarray(values / (1 + np.abs(values)), np.float32)

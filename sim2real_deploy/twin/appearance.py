@@ -86,10 +86,8 @@ class Appearance:
         rotation, place = np.empty(9), np.eye(4)
         mujoco.mju_quat2Mat(rotation, model.geom_quat[geom])
         place[:3, :3], place[:3, 3] = rotation.reshape(3, 3), model.geom_pos[geom]
-        kind, size = (
-            _KINDS.get(int(model.geom_type[geom]), "ellipsoid"),
-            model.geom_size[geom].copy(),
-        )
+        kind = _KINDS.get(int(model.geom_type[geom]), "ellipsoid")
+        size = model.geom_size[geom].copy()
         if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_SPHERE:
             size[:] = size[0]
         return Primitive(kind, size, place, (red, green, blue))

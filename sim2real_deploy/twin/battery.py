@@ -37,10 +37,6 @@ class BatteryModel:
         """Voltage as a fraction of a full pack's."""
         return self.voltage / self._facts.full_v
 
-    @property
-    def cell_millivolts(self) -> int:
-        return round(1000 * self.voltage / self._facts.cells)
-
     def _open_circuit(self) -> float:
         facts = self._facts
         return facts.empty_v + (facts.full_v - facts.empty_v) * self.charge

@@ -1,4 +1,4 @@
-"""Delta actions: a learned change of the joint targets that makes the simulator reproduce
+"""Delta actions: a learned change of the joint targets with which the simulator reproduces
 recordings of the robot. It is part of the simulator and never sent to a robot.
 
 It is an ensemble: where its members disagree, the change fades to zero.
@@ -13,10 +13,17 @@ import numpy.typing as npt
 from sim2real_deploy.compiled import compiled
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.config import NetworkFile
-from sim2real_deploy.twin.networks import Stored, check_joints, layer, read_network, squash
+from sim2real_deploy.twin.networks import (
+    Stored,
+    Weights,
+    check_joints,
+    layer,
+    read_network,
+    softsign,
+    squash,
+)
 
 Array = npt.NDArray[np.float64]
-Weights = npt.NDArray[np.float32]
 
 NAMES = ("w0", "b0", "w1", "b1", "w2", "b2", "mean")
 
@@ -45,8 +52,8 @@ class DeltaWeights:
 
     def _member(self, number: int, inputs: Array) -> Array:
         values = (inputs - self.mean[number]).astype(np.float32)
-        hidden = _softsign(values @ self.w0[number] + self.b0[number])
-        hidden = _softsign(hidden @ self.w1[number] + self.b1[number])
+        hidden = softsign(values @ self.w0[number] + self.b0[number])
+        hidden = softsign(hidden @ self.w1[number] + self.b1[number])
         return np.asarray(hidden @ self.w2[number] + self.b2[number], np.float64)
 
     def stored(self, card: dict[str, object]) -> Stored:
@@ -133,7 +140,3 @@ def _decide(
     fade = min(max(2.0 - apart / agreed, 0.0), 1.0)
     for j in range(joints):
         delta[j] = min(max(delta[j], -bound), bound) * fade
-
-
-def _softsign(values: Weights) -> Weights:
-    return np.asarray(values / (1 + np.abs(values)), np.float32)

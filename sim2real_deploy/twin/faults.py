@@ -7,7 +7,7 @@ ways; only "off", "garbage" and "wrong" differ between them.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,7 @@ Word = Literal["off", "stuck", "garbage", "wrong", "slow", "delayed", "intermitt
 Value = TypeVar("Value")
 Signal = npt.NDArray[np.floating]
 
-_EVERY: tuple[Word, ...] = (
-    "off", "stuck", "garbage", "wrong", "slow", "delayed", "intermittent",
-)  # fmt: skip
+_EVERY: tuple[Word, ...] = get_args(Word)
 _SLOW_READINGS: tuple[Word, ...] = ("off", "stuck", "garbage", "wrong", "intermittent")
 
 
@@ -72,18 +70,18 @@ class Distortion(Generic[Value]):
         noise: Callable[[Value], Value],
         wrong: Callable[[Value], Value],
     ) -> None:
-        acts = {
-            "off": self._off,
+        acts: dict[Word, Callable[[Value, int], Value | None]] = {
+            "off": lambda value, _: nothing(value),
             "stuck": self._stuck,
-            "garbage": self._garbage,
-            "wrong": self._mistaken,
+            "garbage": lambda value, _: noise(value),
+            "wrong": lambda value, _: wrong(value),
             "slow": self._slow,
             "delayed": self._delayed,
             "intermittent": self._intermittent,
         }
-        self._act: Callable[[Value, int], Value | None] = acts[word]
+        self._act = acts[word]
         self._period_ns = round(seconds * 1e9)
-        self._nothing, self._noise, self._wrong = nothing, noise, wrong
+        self._nothing = nothing
         self._held: Value | None = None
         self._held_ns = 0
         self._past: deque[tuple[int, Value]] = deque()
@@ -91,22 +89,13 @@ class Distortion(Generic[Value]):
     def __call__(self, value: Value, now_ns: int) -> Value | None:
         return self._act(value, now_ns)
 
-    def _off(self, value: Value, now_ns: int) -> Value | None:
-        return self._nothing(value)
-
     def _stuck(self, value: Value, now_ns: int) -> Value | None:
         if self._held is None:
             self._held = value
         return self._held
 
-    def _garbage(self, value: Value, now_ns: int) -> Value | None:
-        return self._noise(value)
-
-    def _mistaken(self, value: Value, now_ns: int) -> Value | None:
-        return self._wrong(value)
-
     def _slow(self, value: Value, now_ns: int) -> Value | None:
-        """A reading is refreshed once per period; of a stream one message per period passes."""
+        """A reading is refreshed once per period; a stream passes one message per period."""
         if self._held is None or now_ns - self._held_ns >= self._period_ns:
             self._held, self._held_ns = value, now_ns
             return value
@@ -191,9 +180,7 @@ class Faults:
 
     def _distortion(self, fault: Fault, target: Target) -> Distortion[object]:
         word: Word = fault.word  # type: ignore[assignment]
-        seconds = SECONDS.get(word, 0.0)
-        if word in SECONDS and fault.amount is not None:
-            seconds = fault.amount
+        seconds = SECONDS.get(word, 0.0) if fault.amount is None else fault.amount
         rng = self._rng
         if fault.target in ("state", "command"):
 

@@ -105,27 +105,19 @@ class Floor(Strict):
 
     @cached_property
     def boxes(self) -> list[Box]:
-        """Everything on the plane that has sharp edges."""
+        """Everything with sharp edges that stands on the plane."""
         rng = np.random.default_rng(self.seed)
         sides = (-_STAIRS_WIDTH / 2, _STAIRS_WIDTH / 2)
         if self.kind == "stairs":  # up, a landing, and down again
             end = _STAIRS_START + (2 * self.steps + 3) * self.run
+            stair = [(_STAIRS_START + k * self.run, end - k * self.run) for k in range(self.steps)]
             return [
-                Box(
-                    (_STAIRS_START + level * self.run, end - level * self.run),
-                    sides,
-                    (level * self.rise, (level + 1) * self.rise),
-                )
-                for level in range(self.steps)
+                Box(x, sides, (k * self.rise, (k + 1) * self.rise)) for k, x in enumerate(stair)
             ]
         if self.kind == "stairs_down":
             return [
-                Box(
-                    (-2.0, _STAIRS_START + level * self.run),
-                    sides,
-                    (self.plane, -level * self.rise),
-                )
-                for level in range(self.steps)
+                Box((-2.0, _STAIRS_START + k * self.run), sides, (self.plane, -k * self.rise))
+                for k in range(self.steps)
             ]
         if self.kind == "obstacles":
             return [_obstacle(self.rise, rng) for _ in range(_OBSTACLES)]

@@ -1,9 +1,9 @@
 """The hoist of a robot that cannot get up by itself: a rope, and a crane that follows the robot.
 
 The rope is tied to the model's site `hoist`, if it has one. It goes slack as the robot stands up,
-and holds the robot if it leans. Once it has been slack for a while, the robot stands by itself and
-the rope is removed. If the motors go soft while the robot stands, the rope is attached again: this
-is how such a robot is let down.
+and holds a robot that leans. Once it has been slack for a while, the robot stands by itself and the
+rope is taken off. If the motors go soft while the robot stands, the rope is attached again: this is
+how such a robot is lowered.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Compiled loops for what the twin computes in every wire period besides the physics.
 
-A dozen numpy calls on a dozen numbers would cost as much as the physics of the period, because the
-physics evicts their code from the CPU's caches.
+A dozen numpy calls on a dozen numbers would cost as much as the physics, which evicts their code
+from the CPU's caches.
 """
 
 from typing import Any

@@ -14,15 +14,17 @@ import numpy.typing as npt
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.spec import Joint
+from sim2real_deploy.twin.config import Imperfections, Trunk
 from sim2real_deploy.twin.floor_geometry import add_floor
 from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.per_joint import per_joint
 
 ASSETS = Path(__file__).parent / "assets"
 BASE = "base"  # the trunk's body in every robot's MJCF
 IMU_SITE = "imu"
 
-# What collides with the floor: all geoms ("full", also with each other; "floor"), feet, shanks and
-# trunk ("shanks"), or feet and trunk ("feet").
+# What collides with the floor. "full": all geoms, also with each other; "floor": all geoms;
+# "shanks": feet, shanks and trunk; "feet": feet and trunk.
 Collision = Literal["full", "floor", "shanks", "feet"]
 Actuators = Literal["motor", "position"]
 Floats64 = npt.NDArray[np.float64]
@@ -35,7 +37,7 @@ _INPUT = mujoco.mjtCtrlInput
 _SIGNATURE = int(_INPUT.mjINPUT_POS) | int(_INPUT.mjINPUT_VEL) | int(_INPUT.mjINPUT_FF)
 _COULOMB, _STATIC, _STIFFNESS = 3, 4, 5  # of its friction, in actuator_biasprm and _dynprm
 _NO_BACK_EMF = 1e9  # resistance
-_LEAST_FRICTION = 1e-6  # Nm: MuJoCo takes a motor without any for one without a state
+_LEAST_FRICTION = 1e-6  # Nm: to MuJoCo a motor without friction has no state
 _LEAST_LAG = 1e-4  # s: negligible within a physics step
 _FARTHEST = 1e6  # largest input; from 1e10 on MuJoCo would ignore the inputs of all motors
 
@@ -176,3 +178,22 @@ def _add_sensors(spec: Any, robot: RobotSpec) -> None:
             raise Refusal(f"robot '{robot.name}': {robot.model} has no geom '{foot}' for a foot")
         geom.parent.add_site(name=foot, pos=geom.pos, size=[geom.size[0] * 1.1] * 3, group=5)
         spec.add_sensor(name=foot, type=mujoco.mjtSensor.mjSENS_TOUCH, objtype=site, objname=foot)
+
+
+def shape_body(model: Any, robot: RobotSpec, made_of: Imperfections) -> None:
+    """Give a compiled model the trunk, rotors and bearings of this particular robot."""
+    motors, joints = made_of.motors, robot.joint_count
+    if motors.armature is not None:
+        model.dof_armature[-joints:] = per_joint(motors.armature, robot, "motors.armature")
+    if motors.damping is not None:
+        model.dof_damping[-joints:] = per_joint(motors.damping, robot, "motors.damping")
+    shape_trunk(model, made_of.trunk)
+
+
+def shape_trunk(model: Any, trunk: Trunk) -> None:
+    """Apply the trunk's differences in mass, centre of mass and inertia."""
+    base = model.body(BASE).id
+    model.body_mass[base] += trunk.mass
+    model.body_ipos[base] += trunk.com
+    model.body_inertia[base] *= trunk.inertia
+    mujoco.mj_setConst(model, mujoco.MjData(model))

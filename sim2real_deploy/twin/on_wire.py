@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
-import numba  # noqa: F401  without compiled loops a twin cannot keep real time
+import numba  # noqa: F401  without compiled loops a twin does not keep real time
 import numpy as np
 
 from sim2real_deploy.runtime.realtime import prefer_this_thread
@@ -42,7 +41,7 @@ OTHER_TICKS = 100_000_000  # ms between the starts of two robots
 _SPORT_STATE_EVERY = 5  # periods
 _REMOTE_EVERY = 10
 _SERVICE_POLL = 0.05  # s
-_GIVE_UP = 0.25  # s behind, from which it skips ahead instead of sending a burst of old states
+_GIVE_UP = 0.25  # s behind: then it skips ahead instead of sending a burst of old states
 _ANSWER_WITHIN = 2.0  # s
 
 
@@ -52,7 +51,6 @@ class Timing:
 
     periods: int = 0
     late: int = 0  # periods that began more than one period late
-    worst_s: float = 0.0
     skipped_s: float = 0.0  # skipped after falling too far behind
 
 
@@ -153,7 +151,7 @@ class TwinOnWire:
             self.timing.periods += 1
 
     def _commands_of_others(self) -> list[bytes]:
-        """Without sport mode's own: these reach the motors inside the robot, not over the bus."""
+        """All but sport mode's own, which reach the motors inside the robot, not over the bus."""
         own, who = self._sport_end.key, self._participant.who
         return [
             sample.data for sample in self._commands.take() if who(sample.writer).participant != own
@@ -178,7 +176,6 @@ class TwinOnWire:
             time.sleep(wait / 1e9)
         late = now_ns() - due
         self.timing.late += late > self._period_ns
-        self.timing.worst_s = max(self.timing.worst_s, late / 1e9)
         if late > _GIVE_UP * 1e9:
             self.timing.skipped_s += late / 1e9
             due += late
@@ -219,18 +216,10 @@ class TwinOnWire:
                 if fault.word != "delayed":
                     return None if fault.word == "off" else (BROKEN, "")
                 time.sleep(SLOW_SWITCHER_S if fault.amount is None else fault.amount)
-        return self.ask(partial(_switcher, api, parameter))
+        return self.ask(lambda twin: twin.sport.serve_switcher(api, parameter, twin.now_ns()))
 
     def _serve_sport(self, api: int, parameter: str) -> tuple[int, str]:
-        return self.ask(partial(_sport, api, parameter))
+        return self.ask(lambda twin: twin.sport.serve_sport(api, parameter, twin.now_ns()))
 
     def _serve_robot_state(self, api: int, parameter: str) -> tuple[int, str]:
         return self.ask(lambda twin: twin.sport.serve_robot_state(api, parameter))
-
-
-def _switcher(api: int, parameter: str, twin: TwinRobot) -> tuple[int, str]:
-    return twin.sport.serve_switcher(api, parameter, twin.now_ns())
-
-
-def _sport(api: int, parameter: str, twin: TwinRobot) -> tuple[int, str]:
-    return twin.sport.serve_sport(api, parameter, twin.now_ns())

@@ -18,7 +18,6 @@ from sim2real_deploy.twin import config
 from sim2real_deploy.twin.actuator_net import ActuatorNet, load_actuator
 from sim2real_deploy.twin.battery import BatteryModel
 from sim2real_deploy.twin.boards import Boards
-from sim2real_deploy.twin.body import shape_body
 from sim2real_deploy.twin.bus import MessageBus
 from sim2real_deploy.twin.delay_line import DelayLine
 from sim2real_deploy.twin.delta_action import DeltaAction, load_delta
@@ -27,7 +26,7 @@ from sim2real_deploy.twin.faults import Fault, Faults
 from sim2real_deploy.twin.floors import FLOOR_GEOM, Floor
 from sim2real_deploy.twin.hoist import Hoist
 from sim2real_deploy.twin.message import StateMessage
-from sim2real_deploy.twin.model import BASE, build_spec
+from sim2real_deploy.twin.model import BASE, build_spec, shape_body
 from sim2real_deploy.twin.motors import MotorCommand, MotorModel
 from sim2real_deploy.twin.mount import Mount
 from sim2real_deploy.twin.per_joint import per_joint

@@ -9,10 +9,29 @@ from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.state import Floats
 from sim2real_deploy.twin import config
 from sim2real_deploy.twin.kernels import read_imu
-from sim2real_deploy.twin.noise import WhiteNoise
 from sim2real_deploy.twin.per_joint import per_joint
 
 Vector = npt.NDArray[np.float64]
+_NOISE_ROWS = 64  # drawn at a time: few enough to stay in the cache
+
+
+class WhiteNoise:
+    """Arrays of Gaussian noise, each entry with its own mean and deviation. It is drawn in blocks,
+    because calling the generator in every step is slow."""
+
+    def __init__(
+        self, rng: np.random.Generator, spread: npt.ArrayLike, mean: npt.ArrayLike = 0.0
+    ) -> None:
+        self._rng = rng
+        self._spread = np.asarray(spread, np.float64)
+        self._mean = np.array(mean, np.float64)
+        self._drawn: list[Vector] = []
+
+    def draw(self) -> Vector:
+        if not self._drawn:
+            block = self._rng.standard_normal((_NOISE_ROWS, *self._spread.shape))
+            self._drawn = list(block * self._spread + self._mean)
+        return self._drawn.pop()
 
 
 class EncoderModel:

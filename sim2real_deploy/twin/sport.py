@@ -1,9 +1,9 @@
 """The vendor's sport mode, as far as the twin needs it: holds a pose, competes for the motors.
 
-It writes rt/lowcmd while it is on and damps on L2+B; after its release it ignores the remote.
+While on, it writes rt/lowcmd and damps on L2+B; once released, it ignores the remote.
 
-Two writers on the same motors make a real robot convulse. So while sport mode is on, its commands
-and those of rt/lowcmd alternate period by period: forgetting to release it shows.
+On a real robot two writers on the same motors make it convulse. So while sport mode is on, its
+commands and those on rt/lowcmd alternate period by period: whoever forgets to release it notices.
 """
 
 import json

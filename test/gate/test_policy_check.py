@@ -11,7 +11,7 @@ from sim2real_deploy.cli import policy as _verb  # noqa: F401  registers itself
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate import policy_check
 from sim2real_deploy.gate.drive import Drive
-from sim2real_deploy.gate.order_search import find_order
+from sim2real_deploy.gate.policy_check import find_order
 from sim2real_deploy.policy.alternatives import alternatives
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.policy.importers.assemble import import_policy

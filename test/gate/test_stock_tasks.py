@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.gate.stock_tasks import try_tasks
+from sim2real_deploy.gate.lone_network import try_tasks
 from sim2real_deploy.policy.bundle import Bundle, load_bundle
 from sim2real_deploy.robots import load_robot
 

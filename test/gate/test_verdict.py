@@ -16,8 +16,7 @@ from sim2real_deploy.gate.episodes import Episode
 from sim2real_deploy.gate.figures import EpisodeFigures, Record
 from sim2real_deploy.gate.record import load_record
 from sim2real_deploy.gate.scenarios import load_scenarios
-from sim2real_deploy.gate.store import store_rows
-from sim2real_deploy.gate.verdict import compared, judge, summarise, wilson
+from sim2real_deploy.gate.verdict import compared, judge, store_rows, summarise, wilson
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.policy.contract import bundle_folder
 from sim2real_deploy.robots import load_robot

@@ -19,7 +19,7 @@ from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.repertoire import Fallback, Repertoire
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.control.supervision import Unsupervised
-from sim2real_deploy.nodes.arrays import doubles, floats, labelled, labelled_rows
+from sim2real_deploy.nodes.messages import doubles, floats, labelled, labelled_rows
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.safety.settings import load_events

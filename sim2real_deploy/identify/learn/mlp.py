@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sim2real_deploy.twin.networks import Weights, softsign
+
 Array = npt.NDArray[np.float64]
-Weights = npt.NDArray[np.float32]
 
 BATCH = 256
 RATE = 1e-2  # initial learning rate; it decays along a cosine
@@ -29,7 +30,7 @@ class Mlp:
     def __call__(self, inputs: Array) -> Array:
         w0, b0, w1, b1, w2, b2 = self.layers
         values = (inputs - self.mean).astype(np.float32)
-        return np.asarray(_squash(_squash(values @ w0 + b0) @ w1 + b1) @ w2 + b2, np.float64)
+        return np.asarray(softsign(softsign(values @ w0 + b0) @ w1 + b1) @ w2 + b2, np.float64)
 
 
 def fit_mlp(
@@ -91,14 +92,10 @@ def _optimised(
 def _slopes(x: Weights, y: Weights, share: Weights, layers: list[Weights]) -> list[Weights]:
     w0, b0, w1, b1, w2, b2 = layers
     z0 = x @ w0 + b0
-    a0 = _squash(z0)
+    a0 = softsign(z0)
     z1 = a0 @ w1 + b1
-    a1 = _squash(z1)
+    a1 = softsign(z1)
     error = (a1 @ w2 + b2 - y) * share * np.float32(2 / len(x))
     back = error @ w2.T / (1 + np.abs(z1)) ** 2
     deep = back @ w1.T / (1 + np.abs(z0)) ** 2
     return [x.T @ deep, deep.sum(0), a0.T @ back, back.sum(0), a1.T @ error, error.sum(0)]
-
-
-def _squash(values: Weights) -> Weights:
-    return np.asarray(values / (1 + np.abs(values)), np.float32)

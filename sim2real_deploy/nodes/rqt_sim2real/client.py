@@ -20,6 +20,7 @@ from std_srvs.srv import Trigger
 
 from sim2real_deploy import topics
 from sim2real_deploy.nodes.common import LATCHED, REPLAYED, SENSOR
+from sim2real_deploy.nodes.messages import by_name, facts_of
 from sim2real_deploy.nodes.newest import Newest
 from sim2real_deploy.nodes.rqt_sim2real.model import Heard, Word
 from sim2real_deploy.nodes.stack_client import StackClient
@@ -84,7 +85,7 @@ class Client:
         heard, safety = self.heard, self._stack.safety
         heard.mode, heard.safety = self._stack.mode, safety.message
         heard.stopped = safety.level == DiagnosticStatus.ERROR
-        heard.safety_facts = {pair.key: pair.value for pair in safety.values}
+        heard.safety_facts = facts_of(safety)
 
     def _on_joints(self, message: JointState) -> None:
         self.torques.append((time.monotonic(), tuple(message.effort)))
@@ -103,8 +104,7 @@ class Client:
         self.heard.lease = message.data
 
     def _on_temperatures(self, message: Float32MultiArray) -> None:
-        names = message.layout.dim[0].label.split(",") if message.layout.dim else ()
-        self.heard.temperatures = dict(zip(names, message.data, strict=False))
+        self.heard.temperatures = by_name(message)
 
     def _on_statistics(self, _: DiagnosticArray) -> None:
         self.heard.control_s = time.monotonic()
@@ -114,7 +114,7 @@ class Client:
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         """Of every robot on this ROS domain: only the report of our own supervisor counts."""
         for status in message.status:
-            where = {pair.key: pair.value for pair in status.values}.get("namespace")
+            where = facts_of(status).get("namespace")
             if status.name == SUPERVISOR and where == self._node.get_namespace():
                 self.heard.supervisor_s = time.monotonic()
 
