@@ -23,7 +23,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(loops: Function) -> Function:
-    """`loops` compiled, cached beside their source; unchanged without numba."""
+    """`loops` compiled, with a cache beside their source; unchanged without numba."""
     return loops if numba is None else cast(Function, numba.njit(cache=True)(loops))
 
 
@@ -33,8 +33,8 @@ def part(loops: Function) -> Function:
 
 
 def unlocked(*modules: str) -> Callable[[Function], Function]:
-    """As `compiled`, and the interpreter's lock is released while they run. `modules` hold their
-    parts: numba itself would use an old cache after a change in another file than the loops' own.
+    """Like `compiled`, but the interpreter's lock is released while they run. `modules` contain
+    their parts: numba alone does not notice changes in files other than the loops' own.
     """
 
     def decorate(loops: Function) -> Function:
@@ -50,8 +50,8 @@ def unlocked(*modules: str) -> Callable[[Function], Function]:
 
 
 def c_function(name: str, result: str, *arguments: str) -> Any:
-    """A C function for compiled loops, by the names of numba's types. One that is not of the C
-    library must be given an address (`locate`) before a loop that calls it is first run."""
+    """A C function for compiled loops; its types are named as in numba. One that is not in the C
+    library needs an address (`locate`) before a loop that calls it is first run."""
     if not AVAILABLE:
         return None
     kinds = [getattr(numba.types, kind) for kind in (result, *arguments)]
@@ -59,13 +59,13 @@ def c_function(name: str, result: str, *arguments: str) -> Any:
 
 
 def locate(name: str, address: int) -> None:
-    """Say where a `c_function` is."""
+    """Set the address of a `c_function`."""
     llvmlite.binding.add_symbol(name, address)
 
 
 def prepare(loops: Any, *arguments: Any) -> Callable[..., Any]:
     """Compile loops for such arguments, or load them from the cache, without running them. Calling
-    the result does without the look at the arguments' types that calling the loops begins with."""
+    the result skips the check of argument types with which a call of the loops begins."""
     return cast(Callable[..., Any], loops.compile(tuple(map(numba.typeof, arguments))))
 
 
@@ -83,12 +83,12 @@ if AVAILABLE:
 
 @compiled
 def table(rows: Any) -> Any:
-    """A named tuple of arrays, or of such tuples, in the form that compiled loops use: a call takes
-    it in one go, where each array of a tuple takes a call a third of a microsecond, and several
-    when the caches are cold. Loops find the tuple in its `rows`."""
+    """A named tuple of arrays, or of such tuples, in the form that compiled loops use, which find
+    it in `rows`. It is passed at once, whereas each array of a tuple costs a call a third of a
+    microsecond, and several when the caches are cold."""
     return _Table(rows)  # type: ignore[no-untyped-call]
 
 
 def quickest(loops: Function, plain: Function) -> Function:
-    """The compiled loops; without numba the plain form, because interpreted loops are slow."""
+    """The compiled loops; without numba the plain form, since interpreted loops are slow."""
     return plain if numba is None else compiled(loops)

@@ -1,6 +1,6 @@
 """YAML files into typed, checked values. Every refusal names the file and the key.
 
-Strict on purpose: an unknown key is a typo, which would silently leave a default in force.
+Strict on purpose: an unknown key is a typo that would silently leave a default in force.
 """
 
 from pathlib import Path

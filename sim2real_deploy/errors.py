@@ -1,4 +1,4 @@
-"""The one exception that a user's mistake becomes: shown as its text, never as a traceback."""
+"""The exception for a user's mistake: shown as text, never as a traceback."""
 
 
 class Refusal(Exception):

@@ -29,8 +29,8 @@ def config_file(relative: str) -> Path:
 
 
 def to_install(*extras: str) -> str:
-    """The command that installs what an optional part needs, package by package: this package is on
-    no index, and after `colcon build` it cannot be installed again with extras."""
+    """The command that installs what an optional part needs, package by package: this package is
+    not on an index, and after `colcon build` it cannot be installed again with extras."""
     from importlib.metadata import PackageNotFoundError, requires  # slow, and rarely needed
 
     try:

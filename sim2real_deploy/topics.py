@@ -1,4 +1,4 @@
-"""Names of topics and services, relative to the robot's namespace. Code uses only these."""
+"""Names of topics and services, relative to the robot's namespace. All code uses these."""
 
 # Written by the recorder from the robot's own bus (rt/lowstate, rt/lowcmd)
 LOW_STATE = "wire/lowstate"
@@ -13,7 +13,7 @@ ADAPTATION = "control/adaptation"
 POLICY = "control/policy"  # the name of the active one
 OBSERVATION = "policy/observation"  # of the first policy; of others see `observation`
 ACTION = "policy/action"
-ESTIMATES = "policy/estimates"  # what its network believes of the robot, where it tells
+ESTIMATES = "policy/estimates"  # of the robot, by the network, if it has such outputs
 COMMAND_ASKED = "command/asked"
 COMMAND_SENT = "command/sent"
 COMMAND_LIMITS = "command/limits"
@@ -27,7 +27,7 @@ DESCRIPTION = "robot_description"
 TRANSFORMS = "/tf"
 REMOTE = "remote"
 
-# The same once more in the types of sim2real_msgs, where they are installed; not recorded
+# The same topics in the types of sim2real_msgs, where these are installed; not recorded
 TYPED_TICKS = "typed/ticks"
 TYPED_LIMITS = "typed/limits"
 TYPED_POLICY_STEP = "typed/policy_step"
@@ -64,7 +64,7 @@ def is_typed(topic: str, namespace: str) -> bool:
 
 
 def part(policy: str, place: int) -> str:
-    """The part of topic names that tells policies apart: empty for the first, else its name."""
+    """The part of topic names that distinguishes policies: empty for the first, else its name."""
     return f"{word(policy)}/" if place else ""
 
 

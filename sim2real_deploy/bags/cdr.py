@@ -1,7 +1,7 @@
 """Decodes ROS messages into flat columns, from the definition stored in the bag, without ROS.
 
-Most messages of a topic have the same shape: the same string and sequence lengths. So one of each
-shape is walked to find where its values lie, and all others of that shape are read at once.
+Most messages of a topic have the same shape, that is the same string and sequence lengths. So one
+message of each shape is walked to locate its values, and all others are read at once.
 """
 
 import struct
@@ -65,7 +65,7 @@ class Definition:
             self._types[nested] = _fields(body, nested.split("/")[0])
 
     def groups(self, messages: Sequence[bytes]) -> Iterator[tuple[npt.NDArray[np.intp], Columns]]:
-        """Messages of one shape at a time: their places, and one array per value."""
+        """For each shape: the indices of its messages, and one array per value."""
         by_size: dict[int, list[int]] = {}
         for row, message in enumerate(messages):
             by_size.setdefault(len(message), []).append(row)

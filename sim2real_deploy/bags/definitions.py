@@ -1,7 +1,7 @@
 """Message definitions in ros2msg form, so that any tool can read a bag without this package.
 
-ROS types are described from their Python classes, the vendor's wire types from the layouts the
-codec uses: nothing depends on where a ROS install keeps its .msg files.
+ROS types are described from their Python classes, the vendor's wire types from the codec's layouts,
+so nothing depends on where a ROS install keeps its .msg files.
 """
 
 import importlib

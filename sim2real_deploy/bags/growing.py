@@ -1,4 +1,4 @@
-"""Columns that grow batch by batch, in little more memory than their values take."""
+"""Columns that grow batch by batch and take little more memory than their values."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -35,12 +35,12 @@ class GrowingColumns:
 
 
 class _Column:
-    """Its array has room for rows to come. A text that never changes, such as the names of a
-    vector's entries, is held once."""
+    """An array with room for more rows. A text that never changes, such as the names of a vector's
+    entries, is stored once."""
 
     def __init__(self, like: Values) -> None:
         self._values: Values = like[:1].copy()
-        self._filled = 0  # rows; all later ones are unset
+        self._filled = 0  # rows; later ones are not set
         self._constant = like.dtype.kind == "S"
 
     def extend(self, start: int, end: int, parts: Sequence[tuple[Rows, Values]]) -> None:
@@ -63,7 +63,7 @@ class _Column:
         return self._values[:count]
 
     def _repeats(self, start: int, end: int, parts: Sequence[tuple[Rows, Values]]) -> bool:
-        """Whether all rows have the one text, these and those before."""
+        """Whether these rows and all before them have the same text."""
         everywhere = self._filled == start and sum(len(v) for _, v in parts) == end - start
         return everywhere and all((v == self._values).all() for _, v in parts)
 
@@ -72,7 +72,7 @@ class _Column:
             self._values, self._constant = np.repeat(self._values, self._filled), False
 
     def _make_room(self, count: int, values: Values) -> None:
-        """For so many rows, and for the longest string or sequence met so far."""
+        """For this many rows, and for the longest string or sequence so far."""
         known = self._values
         dtype = max(known.dtype, values.dtype, key=lambda dtype: dtype.itemsize)
         widths = tuple(map(max, known.shape[1:], values.shape[1:]))
@@ -89,7 +89,7 @@ class _Column:
 
 
 def _put(target: Values, rows: Rows, values: Values) -> None:
-    """Sequences may be shorter than there."""
+    """`values` may have shorter sequences than `target`."""
     if values.ndim == 1:
         target[rows] = values
     else:

@@ -7,8 +7,8 @@
     command: {q: q_des, kp: 25.0, kd: 0.5}  # a number holds throughout
     velocity: {asked: cmd, measured: v}     # of a walk: commanded, and seen by motion capture
 
-The attitude is `quaternion` (w x y z) or, in its place, `gravity` in the body's axes. States that
-repeat the one before are left out; a burst of late ones is put back in its place.
+The attitude is `quaternion` (w x y z) or else `gravity` in the body's axes. States that repeat the
+one before are left out; states that arrived late in a burst are put back to their times.
 """
 
 import io
@@ -35,7 +35,7 @@ from sim2real_deploy.wire.encoders import CommandEncoder, StateEncoder
 
 Array = npt.NDArray[np.float64]
 
-EPOCH_NS = 1_700_000_000_000_000_000  # an arbitrary day; the log's own clock counts from there
+EPOCH_NS = 1_700_000_000_000_000_000  # an arbitrary date, to which the log's times are added
 LATE = 3  # periods by which a receive time may lag the robot's clock before a gap is assumed
 
 
@@ -131,7 +131,7 @@ def _read(log: Path) -> Mapping[str, Array]:
 
 
 def _grouped(columns: Mapping[str, Array]) -> dict[str, Array]:
-    """q_0, q_1, ... of a csv are the columns of q, too."""
+    """Columns q_0, q_1, ... of a csv are also the entries of one column q."""
     wide: dict[str, list[tuple[int, str]]] = {}
     for name in columns:
         stem, _, number = name.rpartition("_")

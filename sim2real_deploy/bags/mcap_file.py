@@ -1,7 +1,7 @@
 """Reads one .mcap file directly: fast enough for hours, and also if it was never closed.
 
 The mcap package's own reader makes an object per message and needs the index at the end of the
-file, which a crashed run lacks. Here everything intact is read, and what is damaged is reported.
+file, which a crashed run lacks. This one reads all that is intact and reports what is damaged.
 """
 
 import os
@@ -31,7 +31,7 @@ Span = tuple[int, int]  # of log times, ns; the end is exclusive
 ALWAYS: Span = (0, 1 << 63)
 _CHUNK = struct.Struct("<QQQII")  # start, end, size, CRC, length of the compression's name
 ENDINGS = (".mcap", ".mcap.zstd")  # the second is a whole file that rosbag2 compressed
-_ZSTD = b"\x28\xb5\x2f\xfd"  # a message that rosbag2 compressed by itself; none in CDR begins so
+_ZSTD = b"\x28\xb5\x2f\xfd"  # begins a message that was compressed singly; no CDR begins like this
 
 
 class Chunk(NamedTuple):
@@ -58,7 +58,7 @@ class McapFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            # Not mapped: of a map, all that was ever read counts as this process's memory.
+            # Not mapped: all that is read from a map counts as memory of this process.
             self._file = _open(path)
             self._size = os.fstat(self._file.fileno()).st_size
             begins = self._read(0, len(MAGIC))
@@ -194,7 +194,7 @@ class McapFile:
         return messages
 
     def _unpack_message(self, topic: str, packed: bytes) -> bytes:
-        """A message that was compressed by itself; empty, with a note, if it is damaged."""
+        """Unpack a message that was compressed singly; empty, with a note, if it is damaged."""
         try:
             return zstandard.ZstdDecompressor().decompressobj().decompress(packed)
         except zstandard.ZstdError:
@@ -225,7 +225,7 @@ def _topic(channel: Channel, schema: Schema) -> Topic:
 
 
 def _open(path: Path) -> IO[bytes]:
-    """The file; one that is compressed is unpacked onto disk, as rosbag2 does it: a run of hours
+    """Open it; a compressed file is unpacked onto disk, as rosbag2 does, because a run of hours
     does not fit into memory."""
     packed = path.open("rb")
     if path.suffix == ".mcap":

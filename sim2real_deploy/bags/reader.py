@@ -45,7 +45,7 @@ class Bag:
 
     @property
     def complete(self) -> bool:
-        """The recorder closed it in order."""
+        """Whether the recorder closed it properly."""
         return all(file.contents.complete for file in self._files)
 
     @property
@@ -110,7 +110,7 @@ def _open_files(path: Path) -> Sequence[McapFile | Rosbag2Bag]:
         raise Refusal(f"{path}: is neither a bag directory nor an .mcap file")
     if not path.is_dir():
         raise Refusal(f"{path}: there is no such bag")
-    # Of a file that was played, both forms are there: rosbag2 leaves what it has unpacked.
+    # After a playback both forms are there, since rosbag2 leaves what it has unpacked.
     found = {file.name.removesuffix(".zstd"): file for file in sorted(path.glob("*.mcap.zstd"))}
     found |= {file.name: file for file in path.glob("*.mcap")}
     files = sorted(found.values(), key=_file_number)

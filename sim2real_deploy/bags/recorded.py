@@ -1,7 +1,7 @@
 """A recorded run as numpy arrays: the wire decoded as a whole, ROS topics as columns.
 
-The wire is read with the codec's own layouts, chunk by chunk, keeping only what analysis uses, so
-that an hour fits into memory and ten minutes load in seconds.
+The wire is read with the codec's own layouts, chunk by chunk, and only what analysis uses is kept:
+an hour fits into memory, and ten minutes load in seconds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ class Series:
         return len(self.log_ns)
 
     def sorted_by(self, times: Nanoseconds) -> "Series":
-        """In the order of these times, one per row."""
+        """Sorted by these times, one per row."""
         if (times[1:] >= times[:-1]).all():
             return self
         order = np.argsort(times, kind="stable")
@@ -97,7 +97,7 @@ class Recorded:
 
 
 class _Reading:
-    """One topic while its messages come in."""
+    """One topic while its messages are read."""
 
     def __init__(self, robot: RobotSpec, name: str, topic: Topic) -> None:
         self._robot, self._name = robot, name

@@ -25,7 +25,7 @@ QUEUE_MESSAGES = 50_000  # some 20 s of a whole stack
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where runs go and how much of the disk they may take."""
+    """Where runs are stored and how much disk space they may take."""
 
     root: Path
     quota_bytes: int = 20 << 30
@@ -86,12 +86,12 @@ class RunRecorder:
             self._queue.append(message)
 
     def event(self, reason: str) -> None:
-        """Pin the current run. A black box keeps its window and `after_event_s`, then starts a new
-        run."""
+        """Pin the current run. A black box keeps its window, records `after_event_s` more, and then
+        starts a new run."""
         self._event = reason
 
     def close(self) -> None:
-        """Write what is queued and end the bag in order."""
+        """Write what is queued and close the bag."""
         self._stop.set()
         self._thread.join()
 
@@ -151,7 +151,7 @@ class RunRecorder:
             self._writer = self._open_run()
 
     def _keep_room(self) -> None:
-        """Delete old runs before the disk is full; if that is not enough, stop with some space
+        """Delete old runs before the disk is full; if that is not enough, stop while some space is
         left."""
         storage = self._storage
         if time.monotonic() >= self._quota_due_s:

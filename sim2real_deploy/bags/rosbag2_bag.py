@@ -1,7 +1,7 @@
 """A bag that we do not read ourselves (sqlite3, other compression), through ROS 2's rosbag2_py.
 
-Topics come from the bag's metadata.yaml, whose form is the same everywhere; rosbag2_py has another
-class for them in each distribution. Of it, only what Humble has already is used.
+Topics are read from the bag's metadata.yaml, which has the same form everywhere, while rosbag2_py
+has another class for them in each distribution. Only names that Humble already has are used.
 """
 
 import importlib
@@ -21,7 +21,7 @@ _CONVERT = "`ros2 bag convert` or `rosbags-convert --dst-storage mcap`"
 
 
 class Rosbag2Bag:
-    """A whole bag directory, with the face of one McapFile."""
+    """A whole bag directory, with the interface of one McapFile."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,7 +43,7 @@ class Rosbag2Bag:
     def messages(
         self, names: frozenset[str] | None = None, span: Span = ALWAYS
     ) -> Iterator[list[Message]]:
-        """The messages of these topics (None: all) and times, some at a time, in their order."""
+        """The messages of these topics (None: all) and times, in lists of limited length."""
         reader = self._open()
         if names is not None:
             reader.set_filter(self._rosbag2.StorageFilter(topics=sorted(names)))

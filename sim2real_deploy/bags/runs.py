@@ -42,7 +42,7 @@ def size_of(run: Path) -> int:
 def enforce_quota(root: Path, quota_bytes: int, current: Path) -> list[Path]:
     """Delete the oldest unpinned runs until the folder fits; never the current one.
 
-    Only bag directories are ever touched: a folder someone put here by mistake stays.
+    Only bag directories are touched; any other folder stays.
     """
     runs = sorted(
         path for path in root.iterdir() if path.is_dir() and (path / "metadata.yaml").is_file()

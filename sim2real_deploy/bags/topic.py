@@ -8,7 +8,7 @@ FOREVER = {"sec": 9223372036, "nsec": 854775807}
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """The QoS that a topic's publishers offer, in rosbag2's terms; a player offers the same."""
+    """The QoS that a topic's publishers offer, in rosbag2's terms; playback offers the same."""
 
     reliability: str = "reliable"  # or best_effort
     durability: str = "volatile"  # or transient_local
@@ -30,7 +30,7 @@ class Qos:
 
     @classmethod
     def read(cls, text: str) -> "Qos":
-        """From either form, as a bag's channel holds it."""
+        """From a bag's channel, in the form of any distribution."""
         best_effort = ("reliability: best_effort", "reliability: 2")
         latched = ("durability: transient_local", "durability: 1")
         return cls(
@@ -39,7 +39,7 @@ class Qos:
         )
 
     def as_numbers(self) -> dict[str, Any]:
-        """As rosbag2 of Humble and Iron reads it: policies by rmw's numbers."""
+        """As rosbag2 of Humble and Iron reads it: policies as rmw's numbers."""
         return self.as_rosbag2() | {
             "history": 1,
             "reliability": 1 if self.reliability == "reliable" else 2,

@@ -1,4 +1,4 @@
-"""A bag with only the wire, states and commands as bytes, for runs without the recorder."""
+"""A bag of the wire only (states and commands as bytes), for runs without the recorder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ _BATCH = 2000
 
 
 class WireBag:
-    """Written in the order of time; nothing is overwritten."""
+    """Write in time order; an existing bag is never overwritten."""
 
     def __init__(
         self,

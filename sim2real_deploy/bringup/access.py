@@ -1,8 +1,8 @@
-"""Who may publish, subscribe and call what in the ROS graph, as an SROS2 policy.
+"""Who may publish, subscribe to and call what in the ROS graph, as an SROS2 policy.
 
-DDS Security then refuses everybody else: without an enclave of this list no program on the network
-can publish a velocity or call a service of the stack. It covers ROS alone. The robot's own bus
-speaks the vendor's unsecured DDS: keep that network to the robot and this computer.
+DDS Security then refuses everybody else: without one of these enclaves no program on the network
+can publish a velocity or call a service of the stack. This covers ROS only. The robot's own bus is
+the vendor's unsecured DDS: nothing but the robot and this computer may be on that network.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Access:
 
 
 def accesses(robot: str) -> dict[str, Access]:
-    """By node. Only one node may publish each person's velocity, and only one serves a stop."""
+    """By node. Each velocity topic has one publisher, and each stop one server."""
     stops = tuple(topics.service(robot, name) for name in topics.SAFETY_REQUESTS)
     modes = tuple(topics.service(robot, name) for name in MODES)
     seen = (topics.JOINTS, topics.ODOMETRY, topics.VELOCITY, topics.TEMPERATURES, topics.BATTERY)

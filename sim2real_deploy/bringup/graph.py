@@ -1,8 +1,8 @@
 """The node graph as data: a bring-up's processes, their order and their parameters.
 
 launch/*.launch.py and `sim2real up` both read it, so they cannot drift apart. Processes start in
-the given order and stop in reverse: control damps first, supervisor and recorder still see it, the
-twin goes last.
+this order and stop in reverse: control damps first, while supervisor and recorder still see it, and
+the twin ends last.
 """
 
 import secrets
@@ -64,7 +64,7 @@ GO2_WALK = (
     DOMAIN,
     Argument("policy", "go2_walk", "Policy bundle: a name in policies/, or a folder."),
     Argument("policies", "", "Several instead, as go2_walk,go2_rough: the first one starts."),
-    Argument("fallback", "", "The one of them that takes over when the active one is astray."),
+    Argument("fallback", "", "The one of them that takes over when the active one fails."),
     Argument("stage", "tether", "How far it may go: a stage in config/stages.yaml."),
     Argument("adaptation", "none", "What it corrects while walking, if the stage allows.", ADAPTS),
     Argument("last_run", "", "Real, stages rise: the run one stage below; else found in runs."),
@@ -169,7 +169,7 @@ def walk_programme(values: Mapping[str, str]) -> tuple[Process, ...]:
 
 
 def replay(values: Mapping[str, str]) -> tuple[Process, ...]:
-    """A recorded run played back into ROS; nothing of it reaches a robot."""
+    """A recorded run played into ROS; nothing of it reaches a robot."""
     if not values["bag"]:
         raise Refusal("replay needs bag:=FOLDER, the run to play")
     played: dict[str, Value] = {"bag": values["bag"], "loop": values["loop"] == "true"}

@@ -1,7 +1,7 @@
 """Runs a bring-up's processes where there is no launch_ros: ordered start and stop, one output.
 
-Each process has its own session, so that Ctrl-C in a terminal reaches only the launcher and the
-stop stays in order. If the launcher dies, the kernel signals its nodes (nodes/common.py).
+Each process has its own session, so that Ctrl-C in a terminal reaches only the launcher, which
+stops them in order. If the launcher dies, the kernel signals its nodes (nodes/common.py).
 """
 
 import io

@@ -34,22 +34,18 @@ def doctor(
         _measure(robot, interface, domain, runs)
         return
     console = Console(highlight=False, soft_wrap=True)
-    findings = []
     patient = Patient(load_robot(robot), interface, domain, policy, stage, runs)
+    findings, checks = [], []
     for finding in examine(patient):
-        findings.append(finding)
-        word = finding.verdict.value
+        word, ok = finding.verdict.value, finding.verdict is not Health.FAIL
+        findings.append({**asdict(finding), "verdict": word})
+        checks.append(Check(finding.name, float(not ok), "", "<= 0", ok))
         console.print(f"[{COLOURS[word]}]{word:>5}[/]  {finding.name:<11}", end="")
         console.print(finding.text, markup=False)
         if finding.remedy:
             console.print(f"{'':19}-> {finding.remedy}", markup=False)
-    checks = [
-        Check(f.name, float(f.verdict is Health.FAIL), "", "<= 0", f.verdict is not Health.FAIL)
-        for f in findings
-    ]
     if json_file:
-        raw = {"findings": [{**asdict(f), "verdict": f.verdict.value} for f in findings]}
-        write_json(json_file, "doctor", checks, raw)
+        write_json(json_file, "doctor", checks, {"findings": findings})
     raise typer.Exit(exit_code(checks))
 
 

@@ -28,9 +28,9 @@ DISK_BYTES = 3_000_000_000  # memory, used only as the bag grows
 
 @contextmanager
 def whole_stack(robot: str, policy: str, adaptation: str = "none") -> Iterator[tuple[Stack, bool]]:
-    """The processes of a bring-up and the twin; the flag says whether the bag has its own disk.
+    """The processes of a bring-up and the twin; the flag tells whether the bag has its own disk.
 
-    Where a cable can be laid, the processes run at its far end.
+    If a virtual cable can be made, the processes run at its far end.
     """
     spec = load_robot(robot)
     bundle = load_bundle(policy, spec)
@@ -65,8 +65,8 @@ def _mount_small_disk(folder: Path) -> bool:
 def _commands(
     folder: Path, domain: int, bundle: Bundle, cable: Cable | None, adaptation: str
 ) -> dict[str, list[str]]:
-    """A bring-up's processes without the twin, which the campaign runs itself, and on the clock
-    of a real robot: what is timed is the stack as it runs there."""
+    """A bring-up's processes without the twin, which the campaign runs itself, and with the clock
+    of a real robot, as the stack runs there."""
     faulty = folder / "policy"
     write_faulty_policy(bundle, faulty)
     given = {"model": bundle.spec.name, "policy": str(faulty), "stage": "indoor"}

@@ -1,7 +1,7 @@
 """A policy with a built-in fault: it gives NaN when told to turn hard.
 
-Contract and golden steps (up to the first hard turn) stay valid, so only the running control can
-catch it.
+Its contract and golden steps (up to the first hard turn) are valid, so only the running control can
+detect the fault.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """The whole stack for a fault campaign: real processes on their own domain, and the twin.
 
-The twin runs in this process, so that the moment of a fault is known to the period. Everything else
-is the same process as on the robot.
+The twin runs in this process, so that the time of a fault is known to within a period. All other
+processes are the same as on the robot.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Drake as the engine behind the twin: a second opinion on rigid bodies, contact and friction.
 
-In each time step Drake solves for the velocities at its end: multibody dynamics, joint limits, and
-contact by a convex solver that shares neither equations nor code with MuJoCo's. The rest stays the
-twin's own: motors, gears, boards, sensors, battery, faults.
+In each time step Drake solves for the final velocities: multibody dynamics, joint limits, and
+contact by a convex solver that shares neither equations nor code with MuJoCo's. Motors, gears,
+boards, sensors, battery and faults remain the twin's own.
 
 Differences to MuJoCo: round shapes touch in one point and boxes in an area, dry friction fades near
 standstill, ropes stretch a little, and a rough floor is coarser.

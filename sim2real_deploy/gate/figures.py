@@ -39,7 +39,7 @@ class EpisodeFigures:
 
 @dataclass(slots=True)
 class Record:
-    """Samples taken during an episode; ground truth only every few ticks, for speed."""
+    """Samples of an episode; for speed, ground truth is taken only every few ticks."""
 
     rate_hz: float  # of the samples
     truths: list[Truth] = field(default_factory=list)
@@ -112,7 +112,8 @@ class Record:
         return float(moved[down[1:] & down[:-1]].sum())
 
     def _clearance(self, robot: SimulatedRobot, standing: float) -> float:
-        """Relative to where the same foot stands, so that sole radius and compliance cancel."""
+        """Relative to the height at which the same foot stands, so that sole radius and compliance
+        cancel."""
         height = self._foot_heights(robot)
         up = np.array([truth.foot_force for truth in self.truths]) <= standing
         feet = range(height.shape[1])

@@ -12,7 +12,7 @@ from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.policy.motion import Motion
 from sim2real_deploy.twin.robot import TwinRobot
 
-ROPE_OFF_S = 1.0  # into the motion: one that crouches would lean into its rope for ever
+ROPE_OFF_S = 1.0  # into the motion; a robot that crouches would otherwise lean into its rope
 MOST_ERROR = 0.25  # rad, mean over joints and time
 
 

@@ -4,7 +4,7 @@ Pure: timed samples of the measured velocity in, a summary out.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import hypot
 from typing import Any
 
@@ -44,19 +44,13 @@ def segment_at(elapsed_s: float, duration_s: float) -> Segment | None:
     return None
 
 
-@dataclass(slots=True)
-class _Tracked:
-    seconds: float = 0.0
-    sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
-
-
 class Tracker:
     """Accumulates distance, tilt and mean velocity per segment."""
 
     def __init__(self) -> None:
         self.distance_m = 0.0
         self.max_tilt_rad = 0.0
-        self._tracked: dict[str, _Tracked] = {}
+        self._tracked: dict[str, list[float]] = {}  # seconds, and sums of vx, vy, wz
         self._segment: Segment | None = None
         self._since_s = 0.0
         self._last_s: float | None = None
@@ -72,19 +66,18 @@ class Tracker:
         if segment is not self._segment:
             self._segment, self._since_s = segment, now_s
         if segment is not None and now_s - self._since_s >= SETTLE_S:
-            tracked = self._tracked.setdefault(segment.name, _Tracked())
-            tracked.seconds += step_s
-            for axis in range(3):
-                tracked.sums[axis] += velocity[axis] * step_s
+            tracked = self._tracked.setdefault(segment.name, [0.0] * 4)
+            for place, value in enumerate((1.0, *velocity[:3])):
+                tracked[place] += value * step_s
 
     def segments(self) -> list[dict[str, Any]]:
         """Command, mean velocity and error of each segment of at least half a second."""
         rows = []
         for segment in PROGRAMME:
-            tracked = self._tracked.get(segment.name)
-            if tracked is None or tracked.seconds < 0.5:
+            seconds, *sums = self._tracked.get(segment.name, [0.0])
+            if seconds < 0.5:
                 continue
-            mean = [total / tracked.seconds for total in tracked.sums]
+            mean = [total / seconds for total in sums]
             asked = (segment.vx, segment.vy, segment.wz)
             rows.append(
                 {

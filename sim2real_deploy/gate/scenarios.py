@@ -23,7 +23,7 @@ from sim2real_deploy.twin.files import DEFAULT, IDEAL, known_twin, load_imperfec
 from sim2real_deploy.twin.floors import Floor
 
 SETTLE_S = 1.5  # after a change of command, before tracking is judged
-WORDS = {"why", "if_failed", "needed_from"}  # without influence on results
+WORDS = {"why", "if_failed", "needed_from"}  # do not influence results
 
 
 class Command(Strict):

@@ -1,4 +1,4 @@
-"""From episodes to a verdict: a row per scenario, and warnings in words."""
+"""From episodes to a verdict: a row per scenario, with warnings in words."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,7 @@
-"""Runs many episodes, on all cores or a Ray cluster, and none twice.
+"""Runs many episodes on all cores or a Ray cluster, none of them twice.
 
-Each result is appended to a file as one line, keyed by everything it depends on, so an interrupted
-evaluation resumes where it stopped.
+Each result is appended to a file as one line, with a key of everything it depends on, so that an
+interrupted evaluation resumes where it stopped.
 """
 
 import hashlib

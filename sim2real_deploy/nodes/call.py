@@ -1,4 +1,4 @@
-"""One service call of the stack, for people without the `ros2` command."""
+"""One call of a service of the stack, where there is no `ros2` command."""
 
 import sys
 import time
@@ -21,19 +21,19 @@ def main() -> None:
     values = declare(node, PARAMETERS)
     service = values["service"]
     client: Any = node.create_client(Trigger, topics.service(values["robot"], service))
-    start = time.monotonic()
-    if not client.wait_for_service(PATIENCE_S):
-        print(
-            f"{service}: nobody offers {client.srv_name} (waited {PATIENCE_S:g} s). Is the stack "
-            "up, with the same ROS_DOMAIN_ID and namespace?",
-            file=sys.stderr,
+    start, answer = time.monotonic(), None
+    words = f"no answer from {client.srv_name}"
+    if client.wait_for_service(PATIENCE_S):
+        future = client.call_async(Trigger.Request())
+        rclpy.spin_until_future_complete(node, future, timeout_sec=PATIENCE_S)
+        answer = future.result() if future.done() else None
+    else:
+        words = (
+            f"nobody offers {client.srv_name} (waited {PATIENCE_S:g} s). Is the stack up, with the "
+            "same ROS_DOMAIN_ID and namespace?"
         )
-        sys.exit(3)
-    future = client.call_async(Trigger.Request())
-    rclpy.spin_until_future_complete(node, future, timeout_sec=PATIENCE_S)
-    answer = future.result() if future.done() else None
     if answer is None:
-        print(f"{service}: no answer from {client.srv_name}", file=sys.stderr)
+        print(f"{service}: {words}", file=sys.stderr)
         sys.exit(3)
     elapsed_ms = (time.monotonic() - start) * 1000
     outcome = "done" if answer.success else "refused"

@@ -1,7 +1,7 @@
 """What every node process shares: parameters from a table, one way to start, spin and stop.
 
-Signals are taken by a thread of their own, so a Ctrl-C reaches the control loop at once and not
-when the executor next wakes up.
+A separate thread takes the signals, so that Ctrl-C reaches the control loop at once and not when
+the executor next wakes up.
 """
 
 import os
@@ -104,17 +104,17 @@ def declare(node: Node, parameters: Iterable[Parameter]) -> dict[str, Any]:
 
 
 def heard(publisher: Any) -> bool:
-    """Whether anybody listens: asking is cheaper than making a message."""
+    """Whether anybody subscribes; asking is cheaper than making a message."""
     return bool(publisher.get_subscription_count())
 
 
 class ProcessEnd:
-    """A process-wide request to end, with the exit code; any thread may make it. The first nonzero
-    code counts: a process that ends by a signal may still report a failure."""
+    """A request to end the process, with an exit code; any thread may make it. The first nonzero
+    code counts: a process that was ended by a signal may still report a failure."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
-        self.urgent = threading.Event()  # requested twice: there is no time left to sit down
+        self.urgent = threading.Event()  # requested twice: do not take the time to sit down
         self.exit_code = 0
         self.signalled = False  # by a signal, perhaps to every process of the bring-up
         self._wake: list[Callable[[], None]] = []
@@ -134,8 +134,8 @@ class ProcessEnd:
 def run(build: Callable[[ProcessEnd], Sequence[Node]]) -> NoReturn:
     """Run one node process: build the nodes, spin, and on the way out close them in reverse.
 
-    A node's `close()` is where it leaves the world in order (control damps there) and is called
-    however the process ends, an exception in a callback included.
+    A node cleans up in its `close()` (control damps there), which is called however the process
+    ends, also by an exception in a callback.
     """
     stop = ProcessEnd()
     _watch_signals(stop)
@@ -183,9 +183,9 @@ def _profile_names() -> tuple[str, ...]:
 def talk_by_sockets(environment: MutableMapping[str, str]) -> None:
     """Keep Fast DDS off shared memory, unless the user has chosen a transport.
 
-    A killed process (the supervisor kills a control that hangs) leaves locks there on which others
-    may wait forever. Sockets have no such locks and cost no more here. The discovery range
-    LOCALHOST enables shared memory whatever else is set, so a profile of our own replaces it.
+    A killed process (the supervisor kills a hanging control) leaves locks there on which others may
+    wait forever. Sockets have no such locks and cost no more here. The discovery range LOCALHOST
+    would enable shared memory again, so our own profile replaces it.
     """
     if environment.get("RMW_IMPLEMENTATION", FAST_DDS) != FAST_DDS or TRANSPORT in environment:
         return
@@ -199,10 +199,10 @@ def talk_by_sockets(environment: MutableMapping[str, str]) -> None:
 
 
 def _watch_signals(stop: ProcessEnd) -> None:
-    """Turn signals into a stop request in a thread that waits for nothing else.
+    """Turn signals into a stop request, in a thread that only waits for them.
 
-    Python runs its handlers in the main thread, which may sit in the executor; the wake-up
-    descriptor is written the moment the signal arrives, whichever thread it hits.
+    Python runs handlers in the main thread, which may be busy in the executor; the wake-up
+    descriptor is written as soon as the signal arrives, in any thread.
     """
     read_end, write_end = socket.socketpair()
     write_end.setblocking(False)
@@ -228,7 +228,7 @@ def _watch_signals(stop: ProcessEnd) -> None:
 
 
 def _end_with_launcher() -> None:
-    """Have the kernel interrupt us when our launcher dies: no node may run on without it."""
+    """Have the kernel interrupt this process when its launcher dies: no node may outlive it."""
     launcher = os.environ.get(LAUNCHER_PID)
     if launcher is None:
         return

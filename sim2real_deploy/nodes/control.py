@@ -1,8 +1,8 @@
 """The control process: driver and policy nodes around one control loop.
 
-Four threads: the loop, which ROS never touches; the mirror, which drains the loop's rows and
-publishes them; the executor, which serves requests of people and programs; and one that serves the
-remote's chords, because claiming the wire may take seconds.
+Four threads: the loop, without ROS; the mirror, which publishes the loop's rows; the executor,
+which serves the requests of people and programs; and one for the chords of the remote, because
+claiming the wire may take seconds.
 """
 
 import gc
@@ -160,7 +160,7 @@ class ControlNode(Driver):
         self._chord_thread = threading.Thread(target=self._serve_chords, name="chords")
 
     def _admit(self, values: dict[str, Any], policy: str) -> None:
-        """However this process was started: nothing runs unsupervised or without clearance."""
+        """Refuse to run unsupervised or without clearance, however this process was started."""
         self._interface, self._real = values["interface"], values["real"]
         admission.check_wire(self._interface, values["clock"], values["supervised"])
         admission.check_foreign_simulator(self._interface, values["foreign_simulator"])
@@ -191,7 +191,7 @@ class ControlNode(Driver):
             thread.start()
 
     def close(self) -> None:
-        """Wait until the loop has sat down and damped, then close; it was told to end already."""
+        """Wait until the loop, told to end, has sat the robot down and damped it; then close."""
         self._stop.request()
         self._chords.put(None)
         for thread in (self._loop_thread, self._mirror_thread, self._chord_thread):
@@ -201,8 +201,8 @@ class ControlNode(Driver):
             close()
 
     def ask(self, request: ModeRequest) -> Decision:
-        """A person's request. Before the first movement, once all other guards agree, the wire is
-        claimed; this never delays a robot that is moving."""
+        """Handle a person's request. Before the first movement, if everything else permits it, the
+        wire is claimed; a robot that moves is never delayed by that."""
         event = request.event
         if event is ModeEvent.SWITCH:
             return self.loop.switch(request.policy)
@@ -257,7 +257,8 @@ class ControlNode(Driver):
                 self._tell_mirror_failure(error, failures)
 
     def _tell_mirror_failure(self, error: Exception, failures: int) -> None:
-        """A telemetry failure never damps a walking robot; if it persists, the robot sits down."""
+        """A failure of telemetry never damps a walking robot; if it persists, the robot sits
+        down."""
         if failures == 1:
             self.get_logger().error(f"the mirror failed and continues: {error!r}")
         if failures == MIRROR_FAILS:
@@ -295,7 +296,7 @@ class ControlNode(Driver):
 
 
 class Every:
-    """An interval that does not drift."""
+    """A periodic deadline that does not drift."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

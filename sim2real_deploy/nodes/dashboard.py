@@ -41,7 +41,7 @@ PARAMETERS = (
 )
 WORDS_S = 0.5
 COMMAND_S = 0.05
-HOLD_S = 0.3  # silence of the browser after which the robot stands; a held button sends at 10 Hz
+HOLD_S = 0.3  # without a command from the browser the robot stands; a held button sends at 10 Hz
 STILL: Velocity = (0.0, 0.0, 0.0)
 
 
@@ -97,7 +97,7 @@ class Dashboard(Node):
         self._stack.ask(service, answered)
 
     def drive(self, velocity: Velocity) -> None:
-        """Hold to run: the page repeats it, or the robot stands still."""
+        """Hold to run: unless the page repeats the command, the robot stands still."""
         was, self._velocity, self._driven_s = self._velocity, velocity, time.monotonic()
         if velocity == STILL and was != STILL:
             self._stack.drive(*STILL)

@@ -1,5 +1,5 @@
-"""Control with a defect that `sim2real faults` puts in its place: it reports as usual and hears no
-stop. The supervisor must notice and take over. It refuses a real robot."""
+"""A defective control for `sim2real faults`: it reports as usual but ignores every stop, so that
+the supervisor must notice and take over. It refuses a real robot."""
 
 from collections.abc import Sequence
 from dataclasses import replace

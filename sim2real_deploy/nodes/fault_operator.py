@@ -1,10 +1,10 @@
 """The ROS side of `sim2real faults`: service calls, velocity commands, and the stack's reports.
 
-One JSON object a line on standard input, one in answer on standard output:
+Each line on standard input is a JSON object, answered by one on standard output:
     {"calls": ["estop", ...]}          all at once; {"start_ns": t, "answers": [[done, words], ...]}
     {"velocity": [vx, vy, wz]}         published from now on, null for silence; "source": "teleop"
     {"view": true}                     {"mode": m, "safety": {...}, "events": {name: since_ns}}
-    {"forget": true}                   the events seen so far
+    {"forget": true}                   drops the events seen so far
 """
 
 import json

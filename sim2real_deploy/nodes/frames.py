@@ -1,8 +1,8 @@
 """Names of frames (REP-105), the transforms between them, and the robot's description.
 
-Transforms need tf2_msgs, which every ROS 2 install has but PyPI lacks: there, `/tf` is not
-published, the driver logs it, and odometry carries the same pose. The joints' transforms come from
-`robot_state_publisher`, which uses the description.
+Transforms need tf2_msgs, which every ROS 2 install has and PyPI lacks. Without it `/tf` is not
+published, the driver logs that, and odometry carries the same pose. The joints' transforms come
+from `robot_state_publisher`, which reads the description.
 """
 
 from dataclasses import dataclass

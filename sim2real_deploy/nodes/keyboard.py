@@ -1,10 +1,15 @@
-"""The keys of `sim2real teleop`. Pure: keys and the time in, a velocity and requests out.
+"""The keys of `sim2real teleop`: keys and the time in, a velocity and requests out.
 
 Hold to run: a terminal does not report the release of a key, but repeats a key that is held. A key
-counts until the terminal would have repeated it; then the robot stands still. It also does if the
-connection hangs.
+counts until the terminal would have repeated it; then the robot stands still, and so it does when
+the connection hangs.
 """
 
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 MOVES: dict[str, tuple[int, int]] = {  # key: axis, direction
@@ -58,3 +63,15 @@ class Keyboard:
 
     def _moves(self, axis: int, now_s: float) -> bool:
         return axis in self._held and now_s <= self._held[axis][1]
+
+
+@contextmanager
+def raw_terminal() -> Iterator[int]:
+    """Standard input with keys as they are pressed, without Enter; restored at the end."""
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)
+        yield terminal
+    finally:
+        termios.tcsetattr(terminal, termios.TCSANOW, before)

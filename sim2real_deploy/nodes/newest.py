@@ -1,4 +1,4 @@
-"""The newest message of a topic, taken on demand: a fast topic costs only what is taken."""
+"""The newest message of a topic, taken on demand, so that a fast topic costs little."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from sim2real_deploy.nodes.raw_topics import Unexecuted
 
 
 class Newest:
-    """Kept out of the executor; call `take` in one thread."""
+    """Bypasses the executor; call `take` in one thread only."""
 
     def __init__(self, node: Node, kind: type[Any], topic: str, qos: QoSProfile | int) -> None:
         self._kind = kind

@@ -1,7 +1,7 @@
-"""Odometry of another program (lidar, camera, motion capture) in place of the legs' own.
+"""Odometry from another program (lidar, camera, motion capture) instead of leg odometry.
 
-It is published again as `odom` and `/tf` under this robot's frame names, so that navigation finds
-one odometry whatever its source. The safety supervisor keeps its own, from the legs.
+It is republished as `odom` and `/tf` with this robot's frame names, so that navigation finds one
+odometry whatever its source. The safety supervisor keeps using leg odometry.
 """
 
 import math

@@ -1,8 +1,8 @@
 """Every topic of a namespace as raw bytes, discovered as it appears, at little cost.
 
-The subscriptions are kept out of the executor and drained at 50 Hz: the middleware timestamps each
-sample on arrival, so nothing is lost by reading later, and a stack's thousand messages per second
-cost a few per cent of a core instead of a whole one.
+The subscriptions bypass the executor and are drained at 50 Hz. The middleware timestamps each
+sample on arrival, so reading later loses nothing, and a stack's thousand messages per second cost a
+few per cent of a core instead of all of it.
 """
 
 from collections import Counter
@@ -40,12 +40,12 @@ class RawTopics:
     """Call `discover` in the executor's thread, `take` in one other thread."""
 
     def __init__(self, node: Node) -> None:
-        # Messages sent, by the publisher's count, but never received; None if ROS does not tell who
-        # sent a message (before Kilted).
+        # Messages that were never received, by the publishers' sequence numbers; None if ROS does
+        # not tell who sent a message (before Kilted).
         self.lost: Counter[str] | None = None
         self.unknown: set[str] = set()  # types that are not installed here
-        # Topics that are sent in another type, too: those messages are not received. A bag's topic
-        # has one type.
+        # Topics that are also sent in another type. A topic in a bag has one type, so the messages
+        # of the other are not received.
         self.mixed: dict[str, str] = {}
         self._node = node
         self._group = Unexecuted()
@@ -65,7 +65,7 @@ class RawTopics:
                 self._begin(name, publishers, on_new)
 
     def _begin(self, name: str, publishers: Sequence[Any], on_new: Callable[[Topic], None]) -> None:
-        """In the type that is sent: a subscriber that waits in another one counts for nothing."""
+        """Subscribe in the type that is sent, whatever type other subscribers expect."""
         sent = publishers[0].topic_type
         kind = definitions.message_class(sent)
         if kind is None:

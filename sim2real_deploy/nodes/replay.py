@@ -3,11 +3,10 @@
 import os
 import select
 import sys
-import termios
 import threading
 import time
-import tty
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from sim2real_deploy.bags import Bag, Message, Topic, definitions
 from sim2real_deploy.bags.playback import PlaybackClock
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.common import Parameter, ProcessEnd, declare, run
+from sim2real_deploy.nodes.keyboard import raw_terminal
 from sim2real_deploy.topics import DIAGNOSTICS, JOY, VELOCITY
 
 PARAMETERS = (
@@ -80,7 +80,7 @@ class Replay(Node):
     def _advertise(self, topic: Topic) -> None:
         kind = definitions.message_class(topic.type)
         if topic.name in GLOBAL - {DIAGNOSTICS} or kind is None:
-            return  # our own clock and parameters; or the vendor's types, which ROS lacks here
+            return  # our own clock and parameters, or types of the vendor that ROS lacks here
         profile = QoSProfile(
             depth=topic.qos.depth,
             reliability=ReliabilityPolicy[topic.qos.reliability.upper()],
@@ -92,7 +92,7 @@ class Replay(Node):
         deadline = time.monotonic() + MATCH_S
         while not self._all_matched() and time.monotonic() < deadline:
             self._stop.event.wait(0.05)
-        with _Keys(self._on_key):
+        with _keys_to(self._on_key):
             self._play()
             while self._loop and not self._stop.event.is_set():
                 self._play()
@@ -143,31 +143,27 @@ class Replay(Node):
             self._clock_output.publish(message)
 
 
-class _Keys:
-    """Single keys from a terminal as they are pressed; none if stdin is not a terminal."""
+@contextmanager
+def _keys_to(on_key: Callable[[str], None]) -> Iterator[None]:
+    """Hands on single keys as they are pressed; none if standard input is not a terminal."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    over = threading.Event()
+    with raw_terminal() as terminal:
 
-    def __init__(self, on_key: Any) -> None:
-        self._on_key = on_key
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="keys")
-        self._before: list[Any] | None = None
+        def read() -> None:
+            while not over.is_set():
+                if select.select([terminal], [], [], PATIENCE_S)[0]:
+                    on_key(os.read(terminal, 1).decode("ascii", "ignore"))
 
-    def __enter__(self) -> None:
-        if sys.stdin.isatty():
-            self._before = termios.tcgetattr(sys.stdin)
-            tty.setcbreak(sys.stdin)
-            self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            self._over.set()
-            self._thread.join()
-            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
-
-    def _read(self) -> None:
-        while not self._over.is_set():
-            if select.select([sys.stdin], [], [], PATIENCE_S)[0]:
-                self._on_key(os.read(sys.stdin.fileno(), 1).decode("ascii", "ignore"))
+        thread = threading.Thread(target=read, name="keys")
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
 
 def build(stop: ProcessEnd) -> Sequence[Node]:

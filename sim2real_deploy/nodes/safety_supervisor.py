@@ -1,7 +1,7 @@
-"""The safety supervisor: its own process, reading the wire itself, with the last word on motion.
+"""The safety supervisor: a separate process that reads the wire itself and has the last word.
 
 This module is its ROS interface: services, the latched state, diagnostics, the log and incident
-files. The stop path itself is supervisor/loop.py and needs none of it.
+files. The stop path itself is supervisor/loop.py and needs none of them.
 """
 
 import json

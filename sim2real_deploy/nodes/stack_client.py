@@ -1,4 +1,4 @@
-"""An operator's client of the stack: its reports, requests and velocity commands."""
+"""A client of the stack: its reports, requests to it, and velocity commands."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -19,7 +19,7 @@ class StackClient:
     """For a node that operates or shows the stack.
 
     `updated` is called after each change of mode or safety, in the executor's thread. `velocity` is
-    the topic for velocity commands; None if it sends none.
+    the topic for velocity commands; None for a node that sends none.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class StackClient:
             name: node.create_client(Trigger, topics.service(robot, name), qos_profile=quality)
             for name in requests
         }
-        # No publisher if it never drives: an idle publisher of Twist on `cmd_vel` would keep
-        # control from listening to a planner that sends TwistStamped.
+        # No publisher unless it drives: an idle publisher of Twist on `cmd_vel` would keep control
+        # from listening to a planner that sends TwistStamped.
         drives = velocity if self.services else None
         self._velocity = node.create_publisher(Twist, drives, 10) if drives else None
         node.create_subscription(String, topics.MODE, self._on_mode, LATCHED)

@@ -1,4 +1,4 @@
-"""Prints what the stack is doing, once: for people without the `ros2` command."""
+"""Prints once what the stack is doing, where there is no `ros2` command."""
 
 import sys
 import time

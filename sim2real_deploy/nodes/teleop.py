@@ -6,10 +6,7 @@ import select
 import shutil
 import signal
 import sys
-import termios
 import time
-import tty
-from collections.abc import Iterator
 
 import rclpy
 from rclpy.node import Node
@@ -24,7 +21,7 @@ from sim2real_deploy.nodes.common import (
     declare,
     talk_by_sockets,
 )
-from sim2real_deploy.nodes.keyboard import HELP, REQUESTS, Keyboard
+from sim2real_deploy.nodes.keyboard import HELP, REQUESTS, Keyboard, raw_terminal
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.runtime.stop_order import stop_signals
 
@@ -74,20 +71,6 @@ class Teleop(Node):
         )
 
 
-@contextlib.contextmanager
-def raw_terminal() -> Iterator[int]:
-    """Keys as they are pressed, without Enter; restores the terminal at the end."""
-    if not sys.stdin.isatty():
-        raise Refusal("teleop reads keys: run it in a terminal")
-    terminal = sys.stdin.fileno()
-    before = termios.tcgetattr(terminal)
-    try:
-        tty.setcbreak(terminal)
-        yield terminal
-    finally:
-        termios.tcsetattr(terminal, termios.TCSANOW, before)
-
-
 def drive(terminal: int) -> None:
     node = Teleop()
     print(HELP)
@@ -110,6 +93,8 @@ def main() -> None:
     for number in stop_signals():  # also where a shell left them ignored
         signal.signal(number, signal.default_int_handler)
     try:
+        if not sys.stdin.isatty():
+            raise Refusal("teleop reads keys: run it in a terminal")
         with raw_terminal() as terminal, contextlib.suppress(KeyboardInterrupt):
             talk_by_sockets(os.environ)
             rclpy.init(args=sys.argv, signal_handler_options=SignalHandlerOptions.NO)

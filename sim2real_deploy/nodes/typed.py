@@ -1,7 +1,6 @@
-"""The loop's topics again, with the types of sim2real_msgs, if that package is installed.
+"""The loop's topics once more, in the types of sim2real_msgs, if that package is installed.
 
-Nothing depends on it: all our readers, and the bags, use the standard messages. Plain functions
-turn values into message fields, so that they can be tested without ROS.
+Nothing depends on it: our own readers and the bags use the standard messages.
 """
 
 from collections.abc import Sequence

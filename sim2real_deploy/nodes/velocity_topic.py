@@ -1,7 +1,7 @@
 """`cmd_vel`, as Twist or as TwistStamped, whichever its publisher sends.
 
-nav2 sends TwistStamped since Kilted, most others Twist. DDS does not match the two, and within one
-process a topic has one type. So the subscription takes the type of the topic's publishers.
+nav2 sends TwistStamped since Kilted, most other programs Twist. DDS does not match the two, and
+within one process a topic has one type, so the subscription takes the type of the publishers.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class VelocityTopic:
         return self._node.create_subscription(kind, self._topic, callback, 10)
 
     def _look(self) -> None:
-        """With publishers of both types, the type that was first stays."""
+        """With publishers of both types, the first type stays."""
         name = self._node.resolve_topic_name(self._topic)
         found = self._node.get_publishers_info_by_topic(name)
         stamped = {publisher.topic_type == _STAMPED for publisher in found}

@@ -68,7 +68,7 @@ class WalkProgramme(Node):
             self._reach("stand", "standing")
             self._reach("walk", "walking")
             self._walk()
-            if not self._ends_as_asked():  # otherwise control, told to end as well, damps by itself
+            if not self._ends_as_asked():  # control was told to end as well, and damps by itself
                 self._reach("sit", "damping")
         except Ended as ended:
             ended_early = str(ended)

@@ -13,7 +13,8 @@ TWIN = "twin"  # the name of a twin's participant on the robot's bus
 
 
 def check_wire(interface: str, clock: str, supervised: bool = True) -> None:
-    """Off this machine there may be a robot: nothing runs there unsupervised or on twin time."""
+    """Beyond this machine there may be a robot: nothing runs there unsupervised or on a twin's
+    time."""
     if interface == LOOPBACK:
         return
     if not supervised:
@@ -29,7 +30,7 @@ def check_wire(interface: str, clock: str, supervised: bool = True) -> None:
 
 
 def check_foreign_simulator(interface: str, foreign: bool) -> None:
-    """Without motion switcher, battery and remote only where no robot can be: on this machine."""
+    """A simulator without motion switcher, battery and remote is accepted on this machine only."""
     if foreign and interface != LOOPBACK:
         raise Refusal(
             f"foreign_simulator:=true on interface '{interface}': a simulator without motion "
@@ -63,7 +64,7 @@ def is_real(interface: str, real: bool) -> bool:
 
 
 def check_robot(interface: str, real: bool, name: str) -> None:
-    """If it is said to be a twin, the states must come from one: `name` is who sends them."""
+    """If the robot is declared a twin, its states must come from one; `name` is their sender."""
     if interface != LOOPBACK and not real and name != TWIN:
         raise Refusal(
             f"the states on '{interface}' come from '{name or 'an unnamed program'}' and not from "

@@ -15,14 +15,14 @@ MAX_KP = 1000.0  # Nm/rad; larger gains must be a mistake
 MAX_KD = 100.0  # Nms/rad
 _MOST = np.array([[MAX_KP], [MAX_KD]], np.float32)
 _PD = ("q", "dq", "tau", "kp", "kd")  # adjacent in a sample, and the rows of a MotorCommand
-WHOLE = 1e-6  # of a step: a gain that is a multiple of it up to rounding stays as it is
-STOP_VALUE = 1e4  # the vendor's "no position" and "no velocity" are above, targets far below
+WHOLE = 1e-6  # of a step: tolerance within which a gain counts as a whole multiple
+STOP_VALUE = 1e4  # the vendor's "no position" and "no velocity" are larger, targets far smaller
 
 
 def whole_steps(
     gains: npt.NDArray[np.float64], step: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Gains cut off to whole steps; a step of zero leaves a joint's alone."""
+    """Gains truncated to whole steps; a joint whose step is zero keeps its gain."""
     known = np.where(step > 0, step, 1.0)
     return np.where(step > 0, np.floor(gains / known + WHOLE) * known, gains)
 
@@ -46,7 +46,7 @@ class CommandCounters:
 class Boards:
     """Holds the last accepted command; a bad one only increments a counter.
 
-    `strength` scales each motor's gains and torque; gains are cut off to whole steps of
+    `strength` scales each motor's gains and torque; gains are truncated to whole steps of
     `gain_step`, where that is not zero.
     """
 

@@ -34,7 +34,7 @@ class Heat(Strict):
 
 
 class Motors(Strict):
-    """A `PerJoint` value is one number for all joints, or one for each."""
+    """A `PerJoint` value is one number for all joints or one for each."""
 
     strength: Annotated[PerJoint, within(0.01, 1.5)] = 1.0  # delivered over commanded torque
     weak: dict[str, float] = Field(default_factory=dict)  # by joint: a share of that strength
@@ -69,8 +69,8 @@ class Motors(Strict):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_there(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out terms that are zero and younger than stored gate results: a twin without them
-        keeps its digest, so those results hold."""
+        """Leave out terms that are zero and were added after gate results had been stored: the
+        digest of a twin without them stays the same, and with it those results."""
         content: dict[str, Any] = usual(self)
         for name in ("speed_feed", "torque_bias", "gain_step", "presliding"):
             if not getattr(self, name):
@@ -83,7 +83,7 @@ class Motors(Strict):
         return per_joint(self.strength, robot, "motors.strength") * shares
 
     def scaled(self, strength: float, friction: float) -> "Motors":
-        """The same motors with strength (up to the data sheet's) and dry friction scaled."""
+        """The same motors with scaled dry friction and strength, at most that of the data sheet."""
         changed = {"strength": times(self.strength, strength, most=1.0)}
         return self.model_copy(update=changed | {"friction": times(self.friction, friction)})
 
@@ -101,7 +101,7 @@ class Encoders(Strict):
 
     @model_serializer(mode="wrap")
     def _without_zero_offset(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """As of motors: keep the digest of a twin from before there was this term."""
+        """As in Motors: keep the digest of twins that are older than this term."""
         content: dict[str, Any] = usual(self)
         if not self.speed_offset:
             content.pop("speed_offset", None)

@@ -10,8 +10,8 @@ from sim2real_deploy.twin.motors import MotorCommand
 class DelayLine:
     """Returns what was put in, each joint's a whole number of physics steps later.
 
-    `chunks` divides the physics steps of a wire period by the command in force; there is only one
-    chunk if every delay is a multiple of the period.
+    `chunks` groups the physics steps of a wire period that follow the same command: one chunk if
+    every delay is a multiple of the period.
     """
 
     def __init__(self, late: npt.NDArray[np.int64], steps: int, first: MotorCommand) -> None:

@@ -37,7 +37,7 @@ class Slip(Strict):
 
 
 class Disturbances:
-    """Applies pushes and slips to the physics when they begin and end."""
+    """Applies pushes and slips to the physics, and ends them in time."""
 
     def __init__(self, model: Any, data: Any, base: int, floor_geoms: npt.NDArray[np.intp]) -> None:
         self._model, self._data = model, data

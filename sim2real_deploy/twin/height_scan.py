@@ -1,7 +1,7 @@
 """A simulated height map around the robot: the true ground, with delay, noise and holes.
 
-On a real robot the map comes from a lidar or depth cameras at about 10 Hz, and the robot itself
-occludes part of the ground. A hole holds the last value at that grid point, or level ground.
+On a real robot the map comes from a lidar or depth cameras at about 10 Hz, and the robot occludes
+part of the ground. A hole keeps the last value at that grid point, at first that of level ground.
 """
 
 import math

@@ -92,8 +92,8 @@ class MotorModel:
         self._rub_bristles()
 
     def _rub_bristles(self) -> None:
-        """Bring a change of friction to the model where friction builds up over a distance; else it
-        is the model's own array."""
+        """Pass a change of friction on to the bristles, where friction builds up over a distance;
+        elsewhere `_friction` is the model's own array."""
         if self._slides:
             set_presliding(self._model, self._friction, self._presliding)
             self._frictionloss[:] = np.where(self._presliding > 0, 0.0, self._friction)
@@ -198,6 +198,6 @@ class MotorModel:
 
     def set_supply(self, fraction: float) -> None:
         """A sagging battery lowers the motors' speed limit. Above the speed at which no torque is
-        left, a motor's back-EMF brakes it."""
+        left, the back-EMF brakes."""
         if self._made_of.torque_speed:
             self._supply[:] = self._made_of.torque_speed[1] * fraction * self._speed

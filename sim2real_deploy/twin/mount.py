@@ -9,7 +9,7 @@ from pydantic import Field
 from sim2real_deploy.configfile import Strict
 from sim2real_deploy.twin.model import BASE
 
-_CLAMPED = 1e6  # kg and kg m^2; with far more, MuJoCo's solver does not converge on dry friction
+_CLAMPED = 1e6  # kg and kg m^2; with far more MuJoCo's solver does not converge on dry friction
 _CLAMP_DAMPING = 1e9  # Ns/m and Nms/rad: the robot's weight moves it by micrometres in minutes
 _CORNERS = [(x, y) for x in (0.2, -0.2) for y in (0.06, -0.06)]  # m, where the ropes are tied
 _ABOVE = 0.05  # m above the trunk's centre

@@ -28,7 +28,7 @@ DIGEST_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A network's arrays by name, and its card: its origin and its performance."""
+    """A network's arrays by name, and its card, which tells its origin and performance."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
     card: Mapping[str, Any]

@@ -1,6 +1,6 @@
 """The twin's physics engine: MuJoCo, unless another one is chosen.
 
-With any engine, the twin's state is an MjData, which everything else reads and writes.
+Whatever the engine, the twin's state is an MjData, which everything else reads and writes.
 """
 
 from typing import Any, ClassVar, Protocol

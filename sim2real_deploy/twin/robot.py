@@ -1,8 +1,7 @@
 """The twin: a MuJoCo simulation with the robot's own interface.
 
-Commands go in as rt/lowcmd samples and states come out as rt/lowstate samples, so whatever works
-with the twin works with the robot. It starts lying down. The same seed and commands give the same
-states, bit for bit.
+It takes rt/lowcmd samples and returns rt/lowstate samples, so what works with the twin works with
+the robot. It starts lying down. The same seed and commands give the same states, bit for bit.
 """
 
 from collections.abc import Sequence
@@ -121,7 +120,7 @@ class TwinRobot:
         self._foot_force = self.data.sensordata[3:]
         self._found = self._lie_down()
         self.reset(seed)
-        self.exchange(())  # compiling takes seconds: now, not when it runs in real time
+        self.exchange(())  # compiles the loops, which takes seconds, before real time matters
         self.reset(seed)
 
     def reset(self, seed: int) -> None:
@@ -315,7 +314,7 @@ class TwinRobot:
         self._measure_joints()
 
     def _live_with_faults(self, command: MotorCommand, steps: int) -> None:
-        """With the PD law evaluated here, so that a fault can act between reading and torque."""
+        """Evaluate the PD law here, so that faults can act between reading and torque."""
         for _ in range(steps):
             torque = self.motors.ask(command, self.encoders.q_and_dq)
             self.faults.readings("motor", torque, self._now_ns, joints=True)
@@ -366,8 +365,8 @@ class TwinRobot:
             self._state_bus.put(sample, now)
 
     def _drop_boards(self) -> None:
-        """A board that is off does not answer: its motor's mode is 0, and the robot counts the lost
-        packets, until the fault is cleared."""
+        """A board that is off does not answer: until the fault is cleared, its motor's mode is 0
+        and the robot counts lost packets."""
         slow = self._message.slow
         slow.motor_mode[:] = 1
         for fault in self.faults.active:
@@ -377,8 +376,8 @@ class TwinRobot:
                 slow.motor_mode[joint] = 0
 
     def _lie_down(self) -> Vector:
-        """How the robot is found: at rest on its belly or on its hoist, legs folded. On a mount
-        its own weight does not press the legs against their stops."""
+        """The initial state: at rest on its belly or on its hoist, legs folded. On a mount the
+        weight does not press the legs against their stops."""
         data, held = self.data, self.mount.kind != "free"
         pose = self.robot.sit_pose if held else folded_pose(self.robot)
         data.qpos[3:7] = self.floor.attitude

@@ -13,7 +13,7 @@ REPORT_EVERY = 5.0  # s
 
 
 class TwinSession:
-    """Keeps poses for a video; reports bad commands and lost time as they occur."""
+    """Keeps poses for a video, and reports bad commands and lost time when they change."""
 
     def __init__(self, on_wire: TwinOnWire, duration: float, keep_poses: bool) -> None:
         self._on_wire = on_wire

@@ -1,9 +1,9 @@
 """Makes a robot's URDF from its MJCF, so that the twin, RViz and navigation use the same facts.
 
-The result is in config/robots beside the robot's own file, so that the robot's computer needs no
-MuJoCo to publish it. After a change of the MJCF:
-`python -m sim2real_deploy.twin.urdf go2 > config/robots/go2.urdf`.
-URDF has neither capsules nor ellipsoids: they become a cylinder with two spheres, and a box.
+The result is stored beside the robot's file in config/robots, so that a robot's computer can
+publish it without MuJoCo. After a change of the MJCF: `python -m sim2real_deploy.twin.urdf go2 >
+config/robots/go2.urdf`. URDF lacks capsules and ellipsoids: they become a cylinder with two
+spheres, and a box.
 """
 
 import math

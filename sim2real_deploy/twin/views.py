@@ -67,7 +67,7 @@ def camera_on(
 
 
 def check_drawing(model: Any) -> None:
-    """Refuse now rather than after the run that is to be filmed."""
+    """Refuse before the run that is to be filmed, not after it."""
     with renderer(model, 64, 64):
         pass
 

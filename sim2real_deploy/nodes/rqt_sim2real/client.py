@@ -1,6 +1,6 @@
-"""The plugin's own nodes: the panel's, in a thread of its own, and STOP's, in a process of its own.
+"""The plugin's nodes: the panel's has its own thread, STOP's its own process.
 
-Not rqt's shared node: another plugin that blocks or spins that one must not delay a request.
+rqt's shared node is not used: another plugin that blocks or spins it must not delay a request.
 """
 
 import threading

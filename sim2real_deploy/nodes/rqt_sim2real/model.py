@@ -8,10 +8,10 @@ from enum import Enum
 
 SILENT_S = 3.0  # control and supervisor both report once a second
 NO_ANSWER_S = 1.0  # a stop is answered within milliseconds
-SHOWN_S = 15.0  # how long an outcome stays; later it would be taken for the present
+SHOWN_S = 15.0  # how long an outcome is shown: an older one could be taken for current
 REMOTE = "Use the robot's remote or its switch"
-ALIVE_EVERY_S = 0.3  # how often STOP's own program says that it lives
-HUNG_S = 2.0  # of silence; then the panel shows a button of its own
+ALIVE_EVERY_S = 0.3  # how often STOP's program reports that it runs
+HUNG_S = 2.0  # of silence, after which the panel shows its own button
 
 
 class Tone(Enum):
@@ -54,7 +54,7 @@ class HeatTiers:
 
 
 def banner(heard: Heard, offered: bool, service: str, now_s: float) -> Line:
-    """The line that tells whether there is a stack, and whether it may move."""
+    """Whether there is a stack, and whether it may move."""
     if heard.supervisor_s is None and not offered:
         return Line(f"no stack: nobody offers {service}", Tone.BAD)
     if not offered:
@@ -153,7 +153,7 @@ class Requests:
 
 
 class Word(Enum):
-    """What STOP's own program tells the panel: the first word of a line."""
+    """What STOP's program reports: the first word of a line."""
 
     WINDOW = "window"  # its number, to be embedded
     ALIVE = "alive"
@@ -164,7 +164,7 @@ class Word(Enum):
 
 
 class StopWindow:
-    """Whether STOP's own program can be relied on."""
+    """Whether STOP's program works."""
 
     def __init__(self) -> None:
         self._heard_s: float | None = None
@@ -185,7 +185,7 @@ class StopWindow:
 
 class History:
     """The last seconds of some named curves, oldest first. Samples closer together than `step_s`
-    are left out: every point drawn takes time from the button that stops the robot."""
+    are left out, because every point drawn delays the button that stops the robot."""
 
     def __init__(self, names: Sequence[str], span_s: float, step_s: float = 0.0) -> None:
         self.names = tuple(names)

@@ -17,9 +17,10 @@ END_MS = 500
 
 
 class StopButton(QWidget):  # type: ignore[misc]
-    """`ask` is called when our own button is pressed, `tell` with what the other program says.
+    """`ask` is called when this widget's own button is pressed, `tell` with what the program
+    reports.
 
-    Our own is there until the other is embedded, and again when it ends or hangs.
+    The own button is shown until the program is embedded, and again when it ends or hangs.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
-"""STOP as a program of its own: a window that the panel embeds.
+"""STOP as a separate program, whose window the panel embeds.
 
-rqt draws every plugin in one thread, and a button there waits for what the plots cost. This window
-has a process, an event loop and a node of its own: a press is heard at once, whatever rqt draws.
+rqt draws all plugins in one thread, so a button there waits for the plots. This window has its own
+process, event loop and node: a press is handled at once, whatever rqt draws.
 
-It tells the panel what happens on standard output, one line each: a `Word`, then text. It ends
-when its standard input does, so it never outlives rqt.
+It reports to the panel on standard output, one line each: a `Word`, then text. It ends when its
+standard input is closed, so it never outlives rqt.
 """
 
 import os
@@ -28,7 +28,7 @@ STOP_STYLE = (
 
 
 def stop_button() -> QPushButton:
-    """The button, here and in the panel: it acts when it goes down, not when it is let go."""
+    """The button, here and in the panel: it acts when pressed, not when released."""
     button = QPushButton("STOP")
     button.setObjectName("estop")
     button.setToolTip("Damps the robot at once. The remote and the power switch come first.")
