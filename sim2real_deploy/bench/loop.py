@@ -20,11 +20,12 @@ from sim2real_deploy.analysis.gap.gap import SAME, measure_gap
 from sim2real_deploy.analysis.gap.world_fit import World
 from sim2real_deploy.checks import Check
 from sim2real_deploy.console import Progress
-from sim2real_deploy.gate.engines import SECOND, SimulatedRobot, open_robot
+from sim2real_deploy.gate.engines import SECOND, open_robot
 from sim2real_deploy.gate.workers import policy_digest
 from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.twin.config import Imperfections
 from sim2real_deploy.twin.floors import Floor
+from sim2real_deploy.twin.robot import TwinRobot
 
 NAMED_SHARE = 0.95  # 19 of 20
 SIZE = 0.2  # share by which a size may be wrong
@@ -130,13 +131,13 @@ def gap_part(
     return BenchPart(checks, rows, raw)
 
 
-def _robot(title: str, bundle: Bundle, nominal: Imperfections) -> SimulatedRobot:
+def _robot(title: str, bundle: Bundle, nominal: Imperfections) -> TwinRobot:
     if title == DRAKE:
         return open_robot(SECOND, bundle.spec, Floor(), nominal)
     return HIDDEN[title].world.twin(bundle.spec, nominal, Floor())
 
 
-def _gap(bundle: Bundle, hidden: SimulatedRobot, nominal: Imperfections, trial: int) -> Raw:
+def _gap(bundle: Bundle, hidden: TwinRobot, nominal: Imperfections, trial: int) -> Raw:
     seed = FIRST_SEED + trial
     walk = walk_in_twin(bundle, hidden, seed, commands_of(seed, bundle.spec.wire.rate_hz)).walk
     gap = measure_gap(walk, bundle, nominal)

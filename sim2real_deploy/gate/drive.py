@@ -11,7 +11,6 @@ from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.repertoire import Repertoire
 from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.gate.engines import SimulatedRobot
 from sim2real_deploy.gate.lockstep_supervisor import LockstepSupervisor
 from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.policy.height_grid import HEIGHT_SCAN, flat_scan, height_grid
@@ -19,7 +18,7 @@ from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.robots.geometry import heading, tilt
 from sim2real_deploy.safety.chain import CLEAR
 from sim2real_deploy.twin.height_scan import PERFECT, HeightScan, ScanErrors
-from sim2real_deploy.twin.robot import BaseTruth, Vector
+from sim2real_deploy.twin.robot import BaseTruth, TwinRobot, Vector
 from sim2real_deploy.wire.in_process import InProcessLink, Tap, Tapped
 
 STAGE = "field"  # no limits beyond the policy's own
@@ -37,7 +36,7 @@ class Drive:
     def __init__(
         self,
         bundle: Bundle | None,
-        robot: SimulatedRobot,
+        robot: TwinRobot,
         stage: str = STAGE,
         supervised: bool = False,
         adaptation: str = "none",
@@ -125,7 +124,7 @@ class Drive:
         raise Refusal(f"the twin did not come to {mode.words}: {self.controller.reason}")
 
 
-def fallen(robot: SimulatedRobot, truth: BaseTruth) -> bool:
+def fallen(robot: TwinRobot, truth: BaseTruth) -> bool:
     ground = float(robot.floor.height(*truth.position[:2]))
     low = truth.position[2] - ground < FALLEN_HEIGHT * robot.robot.base_height
     return bool(low or tilt(truth.quaternion) > FALLEN_TILT)

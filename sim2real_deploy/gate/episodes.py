@@ -14,7 +14,7 @@ import numpy as np
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.drive import SEEN_EVERY, Drive, fallen
-from sim2real_deploy.gate.engines import SimulatedRobot, open_robot
+from sim2real_deploy.gate.engines import open_robot
 from sim2real_deploy.gate.figures import EpisodeFigures, Record
 from sim2real_deploy.gate.scenarios import Pushes, Scenario, Start, Success
 from sim2real_deploy.policy.bundle import Bundle
@@ -22,7 +22,7 @@ from sim2real_deploy.robots.geometry import heading
 from sim2real_deploy.twin.disturbances import Push
 from sim2real_deploy.twin.faults import Fault
 from sim2real_deploy.twin.height_scan import TYPICAL
-from sim2real_deploy.twin.robot import Truth
+from sim2real_deploy.twin.robot import Truth, TwinRobot
 
 REST_S = 0.5  # for a dropped robot to come to rest
 HESITATION_S = 0.5  # at most, before the first command, so that gait phases differ
@@ -159,7 +159,7 @@ class _Walk:
             self.ended = f"no longer walking: {self._drive.controller.reason}"
 
 
-def _displace(robot: SimulatedRobot, start: Start, rng: np.random.Generator) -> None:
+def _displace(robot: TwinRobot, start: Start, rng: np.random.Generator) -> None:
     truth, spec = robot.truth, robot.robot
     joints = truth.joint_position + rng.uniform(-start.joints, start.joints, spec.joint_count)
     joints = np.clip(joints, spec.position_low, spec.position_high)

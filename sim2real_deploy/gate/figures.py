@@ -7,10 +7,9 @@ import numpy.typing as npt
 
 from sim2real_deploy.control.limits import Limit
 from sim2real_deploy.gate.drive import heading_velocity
-from sim2real_deploy.gate.engines import SimulatedRobot
 from sim2real_deploy.gate.scenarios import SETTLE_S
 from sim2real_deploy.robots.state import Floats
-from sim2real_deploy.twin.robot import Truth, Vector
+from sim2real_deploy.twin.robot import Truth, TwinRobot, Vector
 
 CARRIES = 0.05  # share of the weight from which a foot counts as standing
 WINDOW_S = 1.0  # averaging window of velocity: a gait sways
@@ -52,7 +51,7 @@ class Record:
     ticks: int = 0
     limited: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(256, np.int64))
 
-    def figures(self, robot: SimulatedRobot) -> EpisodeFigures:
+    def figures(self, robot: TwinRobot) -> EpisodeFigures:
         truths = self.truths
         position = np.array([truth.position for truth in truths])
         velocity = np.array([heading_velocity(truth) for truth in truths])
@@ -111,7 +110,7 @@ class Record:
         moved = np.linalg.norm(np.diff(feet, axis=0), axis=2)
         return float(moved[down[1:] & down[:-1]].sum())
 
-    def _clearance(self, robot: SimulatedRobot, standing: float) -> float:
+    def _clearance(self, robot: TwinRobot, standing: float) -> float:
         """Relative to the height at which the same foot stands, so that sole radius and compliance
         cancel."""
         height = self._foot_heights(robot)
@@ -124,11 +123,11 @@ class Record:
         ]
         return float(np.mean(means)) if means else 0.0
 
-    def _lift(self, robot: SimulatedRobot) -> float:
+    def _lift(self, robot: TwinRobot) -> float:
         high, low = np.percentile(self._foot_heights(robot), (90, 10), axis=0)
         return float((high - low).mean())
 
-    def _foot_heights(self, robot: SimulatedRobot) -> Vector:
+    def _foot_heights(self, robot: TwinRobot) -> Vector:
         """Above the ground under each foot: samples x feet."""
         feet = np.array([truth.foot_position for truth in self.truths])
         return np.asarray(feet[:, :, 2] - robot.floor.height(feet[:, :, 0], feet[:, :, 1]))

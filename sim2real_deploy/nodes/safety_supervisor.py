@@ -120,8 +120,8 @@ class SafetySupervisor(Node):
         self._state = self.create_publisher(DiagnosticStatus, topics.SAFETY, LATCHED)
         self._diagnostics = self.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
         serve = partial(self.create_service, Trigger, qos_profile=CROWD)
-        serve(topics.ESTOP, partial(self._press, "estop", Stop.ESTOP))
-        serve(topics.STOP, partial(self._press, "stop", Stop.STOP))
+        serve(topics.ESTOP, lambda _, response: self._press("estop", Stop.ESTOP, response))
+        serve(topics.STOP, lambda _, response: self._press("stop", Stop.STOP, response))
         serve(topics.RESET, self._on_reset)
         self.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, 10)
         self.create_subscription(String, topics.RUN, self._on_run, LATCHED)
@@ -151,9 +151,7 @@ class SafetySupervisor(Node):
 
     # What people call
 
-    def _press(
-        self, what: str, level: Stop, _: Trigger.Request, response: Trigger.Response
-    ) -> Trigger.Response:
+    def _press(self, what: str, level: Stop, response: Trigger.Response) -> Trigger.Response:
         before = self.loop.chain.report
         self.loop.press(what)
         supervisor = self.loop.supervisor

@@ -256,9 +256,11 @@ class TwinRobot:
 
     @property
     def hangs(self) -> bool:
+        """Whether a hoist or mount still holds it."""
         return self.mount.kind == "hung" or (self.hoist is not None and self.hoist.on)
 
     def unhook(self) -> None:
+        """Take the hoist's rope off, as the person at the crane does."""
         if self.hoist is not None:
             self.hoist.take_off()
 

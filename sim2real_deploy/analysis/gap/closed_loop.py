@@ -9,10 +9,10 @@ from sim2real_deploy.bags.recorded import wire_columns
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.drive import STAGE, Drive, fallen
-from sim2real_deploy.gate.engines import SimulatedRobot
 from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.topics import LOW_STATE
+from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire import messages
 
 
@@ -49,7 +49,7 @@ class Tape:
 
 
 def walk_in_twin(
-    bundle: Bundle, robot: SimulatedRobot, seed: int, commands: Array, how: How | None = None
+    bundle: Bundle, robot: TwinRobot, seed: int, commands: Array, how: How | None = None
 ) -> SimulatedWalk:
     """Stand up and follow the commands, one row for each wire period, until a fall at most."""
     how = how or How()
@@ -69,7 +69,7 @@ def walk_in_twin(
     return SimulatedWalk(walk, tape.fell_s)
 
 
-def tape_walk(bundle: Bundle, robot: SimulatedRobot, seed: int, commands: Array, how: How) -> Tape:
+def tape_walk(bundle: Bundle, robot: TwinRobot, seed: int, commands: Array, how: How) -> Tape:
     robot.reset(seed)
     states: list[tuple[int, bytes]] = []
     commands_sent: list[tuple[int, bytes]] = []

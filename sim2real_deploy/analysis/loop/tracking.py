@@ -9,8 +9,8 @@ from sim2real_deploy.analysis.gap.walk import Array
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.gate.drive import SEEN_EVERY, Drive, fallen, heading_velocity
-from sim2real_deploy.gate.engines import SimulatedRobot
 from sim2real_deploy.policy.bundle import Bundle
+from sim2real_deploy.twin.robot import TwinRobot
 
 SEGMENTS, SEGMENT_S, SETTLE_S = 6, 4.0, 1.5
 FASTEST = (0.6, 0.3, 0.5)  # m/s, m/s, rad/s
@@ -43,7 +43,7 @@ def commands_of(seed: int) -> Array:
     return np.asarray(asked)
 
 
-def track(bundle: Bundle, robot: SimulatedRobot, seeds: range) -> Tracking:
+def track(bundle: Bundle, robot: TwinRobot, seeds: range) -> Tracking:
     """One walk for each seed, supervised, in lockstep. A walk that ends early counts with the
     commands that it did not reach as if it had stood still."""
     errors: list[Array] = []
@@ -61,7 +61,7 @@ def track(bundle: Bundle, robot: SimulatedRobot, seeds: range) -> Tracking:
     return Tracking(float(plane.mean()), float(turning.mean()), falls, stops, len(seeds), first_s)
 
 
-def _walk(bundle: Bundle, robot: SimulatedRobot, seed: int) -> tuple[Array, Array, bool, bool]:
+def _walk(bundle: Bundle, robot: TwinRobot, seed: int) -> tuple[Array, Array, bool, bool]:
     """The settled errors of all commands, those while settling, whether it fell or was stopped."""
     robot.reset(seed)
     drive = Drive(bundle, robot, supervised=True)
