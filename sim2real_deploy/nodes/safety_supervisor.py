@@ -337,7 +337,7 @@ class SafetySupervisor(Node):
 
 def spoken_of(status: DiagnosticStatus) -> str:
     """The namespace that a status is of; "" if it names none. /diagnostics is all robots'."""
-    return next((pair.value for pair in status.values if pair.key == NAMESPACE), "")
+    return messages.facts_of(status).get(NAMESPACE, "")
 
 
 def nothing_to_stop(report: Report | None) -> str:
