@@ -50,12 +50,10 @@ def _draw_strip(twin: TwinRobot, poses: list[npt.NDArray[np.float64]], path: Pat
 
 
 def _draw_feet(contact: npt.NDArray[np.bool_], step: float, names: list[str], path: Path) -> None:
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(9, 2.2), layout="constrained")
+    figure = Figure(figsize=(9, 2.2), layout="constrained")
+    axis = figure.subplots()
     for row, down in enumerate(contact):
         edges = np.flatnonzero(np.diff(np.concatenate([[0], down.astype(int), [0]])))
         bars = [(a * step, (b - a) * step) for a, b in edges.reshape(-1, 2).tolist()]
@@ -65,4 +63,3 @@ def _draw_feet(contact: npt.NDArray[np.bool_], step: float, names: list[str], pa
     axis.set_xlabel("s (bars: the foot is on the ground)")
     axis.set_xlim(0, contact.shape[1] * step)
     figure.savefig(path, dpi=90)
-    plt.close(figure)

@@ -44,7 +44,7 @@ class Recovery:
 
 
 class _Fallen:
-    """A dropped robot, and the largest torques and knocks since it fell."""
+    """A dropped robot; `result` collects its largest torques and knocks."""
 
     def __init__(self, spec: RobotSpec, stage: str, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -59,7 +59,7 @@ class _Fallen:
         joints = rng.uniform(spec.position_low, spec.position_high)
         base = np.array([0.0, 0.0, DROP, *attitude])
         self.robot.place(base, np.zeros(6), joints, np.zeros(spec.joint_count))
-        self.asked = self.torque = self.knock = 0.0
+        self.result = Recovery(seed, upside_down=False)
 
     def run(self, seconds: float, until: tuple[Mode, ...] = ()) -> float:
         """Run until one of these modes is reached; returns the seconds that took."""
@@ -68,11 +68,12 @@ class _Fallen:
             if self.controller.mode in until:
                 return tick / self.spec.wire.rate_hz
             state, command = self.drive.tick(), self.drive.sent
-            self.torque = max(self.torque, self._share(self.robot.truth.joint_torque))
+            seen = self.result
+            seen.torque = max(seen.torque, self._share(self.robot.truth.joint_torque))
             driving = self.controller.mode is not Mode.DAMPING
             if driving and command is not None and state is not None:
-                self.asked = max(self.asked, self._share(pd_torque(command, state)))
-            self.knock = max(self.knock, self._hardest_knock())
+                seen.asked = max(seen.asked, self._share(pd_torque(command, state)))
+            seen.knock = max(seen.knock, self._hardest_knock())
         return seconds
 
     def _share(self, torque: npt.NDArray[np.floating]) -> float:
@@ -96,8 +97,7 @@ def recover(spec: RobotSpec, stage: str, seed: int) -> Recovery:
     controller.request(ModeEvent.DAMP, link.now_ns())
     fallen.run(LIE_S)
     lying = float(np.cos(tilt(fallen.robot.truth.quaternion)))
-    result = Recovery(seed, upside_down=lying < 0)
-    fallen.asked = fallen.torque = fallen.knock = 0.0
+    result = fallen.result = Recovery(seed, upside_down=lying < 0)
     decision = controller.request(ModeEvent.RECOVER, link.now_ns())
     if not decision.accepted:
         result.words = decision.words
@@ -110,7 +110,6 @@ def recover(spec: RobotSpec, stage: str, seed: int) -> Recovery:
         controller.mode is Mode.STANDING and high and tilt(truth.quaternion) < STANDING_TILT
     )
     result.words = "" if result.stands else f"{controller.mode.words}: {controller.reason}"
-    result.asked, result.torque, result.knock = fallen.asked, fallen.torque, fallen.knock
     return result
 
 

@@ -108,13 +108,8 @@ class _Soak:
         self._robot = TwinRobot(spec, imperfections=load_imperfections(DEFAULT, spec.name))
         self._robot.reset(1)
         self._recording: RunRecorder | None = None
-        self._drive = Drive(
-            load_bundle(policy, spec),
-            self._robot,
-            "indoor",
-            supervised=True,
-            tap=self._record,
-        )
+        bundle = load_bundle(policy, spec)
+        self._drive = Drive(bundle, self._robot, "indoor", supervised=True, tap=self._record)
         self._ring = TickRing(self._drive.controller)
         self._folder = Path(tempfile.mkdtemp(prefix="soak"))
         self._commands = cycle(COMMANDS)
@@ -157,9 +152,8 @@ class _Soak:
         start = time.perf_counter_ns()
         self._drive.tick()
         self._times_ns.append(time.perf_counter_ns() - start)
-        self._ring.write(
-            self._drive.link.now_ns(), 0, self._drive.controller.period_ns, 0, 0, False
-        )
+        now_ns, period_ns = self._drive.link.now_ns(), self._drive.controller.period_ns
+        self._ring.write(now_ns, 0, period_ns, 0, 0, False)
         if self._ring.written % 50 == 0:
             self._ring.drain()
 
@@ -206,13 +200,11 @@ class _Soak:
 
 def draw(samples: list[SoakSample], path: Path) -> None:
     """Each figure over simulated time."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     names = ("memory_mb", "descriptors", "threads", "disk_mb", "tick_p50_us", "tick_p99_us")
-    figure, axes = plt.subplots(len(names), 1, sharex=True, figsize=(8, 10))
+    figure = Figure(figsize=(8, 10))
+    axes = figure.subplots(len(names), 1, sharex=True)
     hours = [sample.minutes / 60 for sample in samples]
     for axis, name in zip(axes, names, strict=True):
         axis.plot(hours, [getattr(sample, name) for sample in samples], linewidth=1)
@@ -222,4 +214,3 @@ def draw(samples: list[SoakSample], path: Path) -> None:
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
-    plt.close(figure)

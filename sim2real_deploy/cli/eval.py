@@ -147,18 +147,15 @@ def _show(bundle: "Bundle", rows: "Sequence[Row]", threshold: float) -> None:
         group = rows[first : first + len(engines)]
         cells = [group[0].scenario]
         for row in group:
-            low, high = row.interval
             colour = "green" if row.passes(threshold) else "bold red"
-            range_ = f"{low:.0%}-{high:.0%}"
-            cells.append(f"[{colour}]{row.successes:>2}/{row.runs}[/{colour}] {range_:>9}")
+            between = "{:.0%}-{:.0%}".format(*row.interval)
+            cells.append(f"[{colour}]{row.successes:>2}/{row.runs}[/{colour}] {between:>9}")
             cells.append(" ".join(f"{value:.2f}" for value in row.error or ()))
         if len(engines) == 1 and row.torque is not None:
             cells.append(f"{row.torque:4.0%}, {row.temperature:.0f} C")
         table.add_row(*cells)
-    console = Console()
+    console = Console(highlight=False)
     console.print(table)
     for row in rows:
         for flag in row.flags:
-            console.print(
-                f"[yellow]{row.scenario}[/yellow] ({row.engine}): {flag}", highlight=False
-            )
+            console.print(f"[yellow]{row.scenario}[/yellow] ({row.engine}): {flag}")

@@ -116,32 +116,31 @@ def import_as_stock_task(
 ) -> Imported:
     """Import it as the stock task with which it does most of its moves; refuse it if none does."""
     robots = robots_for(network, robot, shape)
-    describe = (
-        f"Describe what it sees and sends: sim2real policy new {network} --robot ROBOT --output "
-        "FOLDER"
-    )
-    if not shape.actions:
-        raise Refusal(
-            f"{network}: a network without a description; how many numbers go into each of its "
-            f"inputs cannot be found by trying. {describe}"
+
+    def refusal(why: str) -> Refusal:
+        return Refusal(
+            f"{network}: a network without a description{why}. Describe what it sees and sends: "
+            f"sim2real policy new {network} --robot ROBOT --output FOLDER"
         )
+
+    if not shape.actions:
+        raise refusal("; how many numbers go into each of its inputs cannot be found by trying")
     if not robots:
-        raise Refusal(
-            f"{network}: a network without a description, with {shape.actions} actions: no robot "
-            f"with a known stock task has so many. {describe}"
+        raise refusal(
+            f", with {shape.actions} actions: no robot with a known stock task has so many"
         )
     tried = tried_as_stock_tasks(network, robots, shape, convert, step)
     if not tried:
         names = ", ".join(spec.name for spec in robots)
-        raise Refusal(
-            f"{network}: a network without a description, with {shape.told} for {shape.actions} "
-            f"actions: no known stock task of {names} is like that. {describe}"
+        raise refusal(
+            f", with {shape.told} for {shape.actions} actions: no known stock task of {names} is "
+            "like that"
         )
     spec, best = tried[0]
     if not best.walks:
-        raise Refusal(
-            f"{network}: a network without a description. As the known stock tasks it does not "
-            f"walk in the twin (moves that work: {in_words(tried)}). {describe}"
+        raise refusal(
+            ". As the known stock tasks it does not walk in the twin (moves that work: "
+            f"{in_words(tried)})"
         )
     with tempfile.TemporaryDirectory() as scratch:
         written = Path(scratch) / "in"

@@ -4,6 +4,7 @@ control, limits and safety in lockstep."""
 from contextlib import closing
 from pathlib import Path
 
+from sim2real_deploy.bags.import_log import EPOCH_NS
 from sim2real_deploy.bags.wire_bag import WireBag
 from sim2real_deploy.console import Progress
 from sim2real_deploy.control.excitation import protocol
@@ -14,7 +15,6 @@ from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.wire.messages import LOW_CMD
 
-EPOCH_NS = 1_700_000_000_000_000_000
 PROGRESS_EVERY = 500  # ticks
 SPEEDS = ((0.4, 0.0, 0.0), (0.2, 0.2, 0.4), (-0.3, 0.0, 0.0), (0.0, -0.2, -0.5))
 SPEED_TICKS = 1000  # each
