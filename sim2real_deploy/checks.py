@@ -20,7 +20,7 @@ from sim2real_deploy import __version__
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One figure and the bound it is held to."""
+    """One figure and its bound."""
 
     name: str
     value: float

@@ -73,7 +73,7 @@ if AVAILABLE:
 
     @structref.register
     class _TableType(numba.types.StructRef):
-        """With one field, `rows`."""
+        """A structure with one field, `rows`."""
 
     class _Table(structref.StructRefProxy):
         """Arrays that compiled loops keep in their own form."""

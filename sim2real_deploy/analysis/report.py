@@ -28,7 +28,7 @@ HELD = (MODE, SAFETY)  # published on change: the last message still holds in th
 
 
 def write_report(bag: Bag, path: Path) -> Path:
-    """One page; of a long run one page for each part, and one that lists them."""
+    """Write one page; for a long run, a page for each part and one that lists them."""
     spans = bag.parts(PART_S)
     if len(spans) == 1:
         recorded = Recorded(bag)
@@ -43,7 +43,7 @@ def write_report(bag: Bag, path: Path) -> Path:
         minutes = [(edge - start_ns) / 60e9 for edge in span]
         rows.append((f"{minutes[0]:.0f} to {minutes[1]:.0f} min", page.name, words))
     table = sections.table(("when", "page", "what happened"), rows)
-    text = "This run is long: each part of it has a page of its own, beside this one."
+    text = "This run is long: each part of it has its own page beside this one."
     parts = Section("Parts", text, tables=[table])
     seconds = (spans[-1][1] - start_ns) / 1e9
     write_page(path, bag.path.resolve().name, f"{seconds / 3600:.1f} hours", seconds, [parts])

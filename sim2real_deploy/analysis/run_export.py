@@ -15,7 +15,7 @@ LEAST_S = 1.0  # of walking that make an episode
 
 
 def export_parquet(bags: Sequence[Path], folder: Path) -> list[Path]:
-    """One row per run in runs.parquet; every topic of a run in a folder of its name."""
+    """One row per run in runs.parquet; the topics of each run in a folder with the run's name."""
     require_pyarrow()
     import pyarrow
     import pyarrow.parquet

@@ -83,7 +83,7 @@ def lost_states(view: View) -> int:
 
 
 def preset_of(view: View) -> str | None:
-    """Which twin this is a recording of, if the bag says so."""
+    """The preset of the twin that was recorded, if the bag tells."""
     for record, values in view.bag.metadata.items():
         if record.startswith("parameters") and record.endswith("twin") and "preset" in values:
             return str(values["preset"])

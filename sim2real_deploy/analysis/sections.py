@@ -114,7 +114,7 @@ def timeline(view: View) -> Section:
 
 
 def _policies(view: View) -> list[tuple[float, float, str]]:
-    """Which policy walked when, where more than one was loaded."""
+    """Which policy walked when, if several were loaded."""
     names = view.bag.information.get("policies", "").split(",")
     if len(names) < 2 or "policy" not in view.ticks:
         return []

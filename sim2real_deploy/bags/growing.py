@@ -19,7 +19,7 @@ class GrowingColumns:
         self._count = 0
 
     def extend(self, count: int, groups: Iterable[tuple[Rows, Columns]]) -> None:
-        """Add a batch of rows. Each group holds some of them, with columns of its own."""
+        """Add a batch of rows. Each group holds some of them, with its own columns."""
         parts: dict[str, list[tuple[Rows, Values]]] = {}
         for rows, columns in groups:
             for name, values in columns.items():

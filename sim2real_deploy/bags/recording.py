@@ -1,4 +1,4 @@
-"""Records runs: bags are written by a separate thread, so that nobody waits for the disk.
+"""Records runs: bags are written by a separate thread, so that no other thread waits for the disk.
 
 Any thread puts messages into a bounded queue; twice a second the writer thread writes a batch to
 disk. What does not fit into the queue is counted per topic. When the disk is full, recording stops

@@ -29,7 +29,7 @@ _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 @dataclass(slots=True)
 class _File:
-    """One .mcap of the directory and what metadata.yaml says of it."""
+    """One .mcap file of the directory, with its figures for metadata.yaml."""
 
     path: Path
     opened_s: float

@@ -100,7 +100,7 @@ class CResponder:
             setattr(job, name, ctypes.cast(function, c_void_p).value)
 
     def _describe(self, spec: RobotSpec) -> None:
-        """Where the fields of both messages lie."""
+        """The positions of the fields in both messages."""
         job, family, joints = self._job, FAMILIES[spec.wire.family], spec.joint_count
         state, command = family.state, family.command
         job.state_size, job.command_size = state.size, command.size

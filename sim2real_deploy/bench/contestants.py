@@ -1,4 +1,4 @@
-"""The contestants of `bench control`, each the target of a process of its own.
+"""The contestants of `bench control`, each run in its own process.
 
 Every one copies the tick of the state it answers into a spare field of its command, and sends
 "ready" through its pipe once it answers.
@@ -158,7 +158,7 @@ def vendors(domain: int, spec: RobotSpec, policy: str, pipe: Connection) -> None
 def in_c(
     built: Path, structure: str, domain: int, spec: RobotSpec, policy: str, pipe: Connection
 ) -> None:
-    """The same work in C, on topics opened as ours are and with the same rights."""
+    """The same work in C, on topics opened like ours and with the same real-time rights."""
     family = FAMILIES[spec.wire.family]
     participant = Participant(domain, INTERFACE, structure)
     reader = participant.reader(LOW_STATE, family.state)

@@ -39,7 +39,7 @@ class Recovery:
     stands: bool = False
     words: str = ""
     asked: float = 0.0  # peak of commanded torque, share of the joint's limit
-    torque: float = 0.0  # peak of delivered torque, likewise
+    torque: float = 0.0  # peak of delivered torque, as a share as well
     knock: float = 0.0  # N, peak contact force between two parts of the robot
 
 

@@ -26,7 +26,7 @@ class HiddenChange:
     judged: bool = True  # False: beyond adaptation's bounds, only reported
 
     def strengths(self, spec: RobotSpec) -> np.ndarray:
-        """Of each joint, relative to before."""
+        """The strength of each joint, relative to before."""
         return _by_ending(self.strength or {}, spec)
 
 

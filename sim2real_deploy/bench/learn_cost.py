@@ -110,8 +110,8 @@ def _twin(robot: RobotSpec, with_nets: str) -> tuple[float, bool]:
 
 
 def _training(robot: RobotSpec, with_nets: str) -> float:
-    """Steps of the environment, observations and rewards included, in turn; physics has a thread
-    of its own, so the process's time counts."""
+    """Cost of environment steps, with observations and rewards, by that of the plain twin, measured
+    alternately. Physics has its own thread, so the time of the process counts."""
     config = load_training("go2_walk")
     environments = [
         Environment(config.model_copy(update={"twin": name}), robot, 64, seed=0)

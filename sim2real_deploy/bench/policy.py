@@ -67,8 +67,8 @@ def run(policy: str, robot: str, seconds: int, progress: Progress) -> BenchResul
 def measure(
     policy: Policy, wire_hz: float, seconds: int, rested: bool, progress: Callable[[float], None]
 ) -> Taken:
-    """As in the control loop: awake at every state, the network rehearsed a tick ahead. `rested`:
-    asleep between policy steps, with cold caches."""
+    """Time the network as in the control loop: awake at every state, rehearsed a tick ahead; or
+    `rested`: asleep between policy steps, with cold caches."""
     rate_hz = policy.contract.rate_hz
     ticks, tick_s = round(wire_hz / rate_hz), 1 / wire_hz
     naps = [ticks * tick_s] if rested else [tick_s] * ticks

@@ -46,7 +46,7 @@ def chirp(path: Path, robot: RobotSpec) -> Recording:
 
 
 def walk(path: Path, robot: RobotSpec) -> Recording:
-    """At the robot's wire rate: states between two rows, targets until the next one."""
+    """Resampled to the robot's wire rate: states interpolated, targets held until the next row."""
     with np.load(path) as log:
         seen = np.asarray(log["obs"], np.float64)
     order = [ISAAC_ORDER.index(name) for name in robot.joint_names]

@@ -76,7 +76,7 @@ def repeat(source: Path, target: Path, minutes: float) -> None:
     layout = FAMILIES[robot_of(bag).wire.family].state
     states, ticks = bag.require(LOW_STATE).name, bag.require(TICKS).name
     messages = sorted(bag.messages(), key=lambda message: message.log_ns)
-    # Whole milliseconds, and even ones: the robot's counter goes on in its own steps.
+    # Whole and even milliseconds, in which the robot's counter advances.
     length_ms = (messages[-1].log_ns - messages[0].log_ns) // 2_000_000 * 2 + 2
     rows = _rows_in(messages, ticks)
     writer = BagWriter(target, bag.information, bag.attachments)
@@ -98,7 +98,7 @@ def repeat(source: Path, target: Path, minutes: float) -> None:
 
 
 def _rows_in(messages: list[Message], topic: str) -> int:
-    """By how much the loop's own counter grows in one repetition."""
+    """The number of loop rows in one repetition, by the loop's own counter."""
     first, last = ([m for m in messages if m.topic == topic][place].data for place in (0, -1))
     return int(_table(bytearray(last))[-1, 0] - _table(bytearray(first))[0, 0]) + 1
 

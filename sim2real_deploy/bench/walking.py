@@ -167,7 +167,7 @@ def run(
     progress: Progress,
 ) -> BenchResult:
     folder = bundle_folder(policy)
-    if pictures:  # first: a computer that cannot draw says so before minutes of walking
+    if pictures:  # first, so that a computer that cannot draw refuses before minutes of walking
         pictures.mkdir(parents=True, exist_ok=True)
         gait_pictures(
             load_own_bundle(folder), pictures / "gait_strip.png", pictures / "gait_feet.png"

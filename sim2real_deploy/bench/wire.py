@@ -198,7 +198,7 @@ class _Log:
         self._cpu: list[tuple[int, float]] = []  # samples received so far, seconds so far
 
     def add(self, remote: bytes, received: int) -> None:
-        """One sample, with the number received so far: several may arrive together."""
+        """Add one sample; `received` counts those so far, since several may arrive together."""
         now = time.monotonic_ns()
         (sent_ns,) = struct.unpack_from("<q", remote)
         self.delays.append((now - sent_ns) * 1e-9)

@@ -25,7 +25,7 @@ MODES = ("stand", "walk", "sit", "damp", "recover", "excite", "switch", "switch_
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Of one node; names relative to the robot's namespace."""
+    """What one node may do; names are relative to the robot's namespace."""
 
     publishes: tuple[str, ...] = ()
     subscribes: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Access:
 
 
 def accesses(robot: str) -> dict[str, Access]:
-    """By node. Each velocity topic has one publisher, and each stop one server."""
+    """Access by node. Each velocity topic has one publisher, and each stop one server."""
     stops = tuple(topics.service(robot, name) for name in topics.SAFETY_REQUESTS)
     modes = tuple(topics.service(robot, name) for name in MODES)
     seen = (topics.JOINTS, topics.ODOMETRY, topics.VELOCITY, topics.TEMPERATURES, topics.BATTERY)

@@ -292,7 +292,7 @@ def learn(
     seed: Annotated[int, typer.Option(help="Seed of the hidden robots.")] = 1,
 ) -> None:
     """What learnt networks add to identification, on data they have not seen; what they cost."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is there
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is imported
     from sim2real_deploy.bench.learn import run
     from sim2real_deploy.bench.real_logs import beside
 

@@ -17,7 +17,7 @@ CELL, CELLS = 0.5, 12  # m; number in each direction
 
 
 def heat_colour(natural: Array, temperature: float, robot: RobotSpec) -> Array:
-    """Its own colour when cool, amber at the warning, red at the stop."""
+    """The link's own colour when cool, amber at the warning, red at the stop."""
     tiers = robot.temperature
     steps = (tiers.warn - COOL_MARGIN, tiers.warn, tiers.stop)
     colours = np.stack((natural, WARM, HOT), axis=1)
@@ -82,7 +82,7 @@ class RobotView:
                 mesh.color = tuple(int(channel) for channel in heat)
 
     def _add_link(self, index: int, link: BodyLook) -> None:
-        """One mesh per colour of the link, for few draw calls."""
+        """Add one mesh per colour of the link, to save draw calls."""
         shapes: dict[Colour, list[Any]] = {}
         for part in link.parts:
             shapes.setdefault(part.colour, []).append(_shape(part))

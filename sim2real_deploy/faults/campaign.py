@@ -18,7 +18,7 @@ SLOW_SPEED = 0.12  # m/s, averaged over a gait; below it the robot stands
 GAIT_S = 0.5  # one period of a walk: shorter averages show the sway within a step
 ALERT_S = 8.0
 UNDISTURBED_S = 1.0  # of watching, at least
-BEFORE_NS = 50_000_000  # a stall just before the fault counts, too
+BEFORE_NS = 50_000_000  # a stall this long before the fault counts as well
 STILL_MS = 3.0  # of stall, and a failed trial is repeated
 WALKED_NS = 1_000_000_000  # at least, before a fault
 
@@ -112,7 +112,7 @@ def _damped(stack: Stack, case: Case, start_ns: int, patience_s: float) -> Judge
 
 
 def judge_walking(stack: Stack, case: Case, start_ns: int) -> Judgement:
-    """Control goes on undisturbed; the alert must come."""
+    """Control continues undisturbed, and the alert must come."""
     deadline = time.monotonic() + ALERT_S
     while _unanswered(stack, case, start_ns) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -122,7 +122,7 @@ def judge_walking(stack: Stack, case: Case, start_ns: int) -> Judgement:
 
 
 def judge_standing(stack: Stack, case: Case, start_ns: int) -> Judgement:
-    """It comes to rest on its feet, still under control."""
+    """The robot comes to rest on its feet, still under control."""
     standing_ns = _standing_at(stack, start_ns, case.bound_ms / 1000 + 1.0)
     if standing_ns is None:
         return float("inf"), "it walks on"

@@ -119,7 +119,7 @@ def last_joint(robot: RobotSpec) -> str:
 
 
 def weaken_motor(stack: Stack) -> int:
-    """By more than gains may make up for."""
+    """Weaken a motor by more than adaptation may compensate with gains."""
     joint = stack.robot.joint_names.index(last_joint(stack.robot))
 
     def weaken(twin: TwinRobot) -> None:
@@ -171,7 +171,7 @@ def drop(stack: Stack) -> int:
 
 
 def _first(stack: Stack, since_ns: int, condition: Callable[[RobotState], bool]) -> int:
-    """When the wire first showed it; before that, nobody could know."""
+    """When the condition first showed on the wire: it could not be known earlier."""
     for state in tuple(stack.watch.states):
         if state.received_ns >= since_ns and condition(state):
             return state.received_ns
@@ -255,7 +255,7 @@ def fill_disk(stack: Stack) -> int:
     with filling.open("wb") as file, suppress(OSError):
         for start in range(0, free - KEPT_BYTES, CHUNK_BYTES):
             os.posix_fallocate(file.fileno(), start, CHUNK_BYTES)
-            time.sleep(0.005)  # the twin runs in this process, too
+            time.sleep(0.005)  # the twin also runs in this process
     return now_ns
 
 
@@ -283,7 +283,7 @@ def hang_teleop(stack: Stack) -> int:
 
 
 def ignore_stop(stack: Stack) -> int:
-    """Control is replaced by one that hears no stop; then somebody calls stop."""
+    """Replace control by one that ignores stops, then call stop."""
     deaf = None
     while stack.running["control"] is not deaf:  # one that was killed for another stop is replaced
         stack.swap("control", "sim2real_deploy.nodes.deaf_control")

@@ -227,7 +227,7 @@ class Stack:
         return bool(self.ask(view=True)["safety"])
 
     def _walks(self) -> bool:
-        """Judged by the wire, too: latched topics outlive their process."""
+        """Judged by the wire as well, because latched topics outlive their process."""
         said, last = self.ask(view=True), self.watch.commands
         moving = bool(last) and not last[-1].damping and time.monotonic_ns() - last[-1].ns < 5e7
         return bool(moving and said["mode"] == "walking" and said["safety"]["stop"] == "none")

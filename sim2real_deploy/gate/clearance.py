@@ -85,7 +85,7 @@ def _check_last_run(below: str, sha256: str, runs: Path, given: str) -> None:
     if newest is None:
         raise Refusal(
             f"stages rise one at a time: {asked} is asked for, and none is in {runs}. Walk it "
-            f"with stage:={below}, or name one that lies elsewhere with last_run:=FOLDER"
+            f"with stage:={below}, or name one in another folder with last_run:=FOLDER"
         )
     try:
         _check_run(newest, below, sha256)
@@ -146,7 +146,7 @@ def _stopped(series: dict[str, Series]) -> str:
 
 
 def _digests(bag: Bag) -> list[str]:
-    """Of all policies loaded in this run; older bags hold one."""
+    """The sha256 of each policy loaded in this run; older bags hold one."""
     said = bag.information
     return said.get("policies_sha256", said.get("policy_sha256", "")).split(",")
 

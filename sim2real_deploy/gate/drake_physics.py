@@ -70,7 +70,8 @@ class DrakePhysics:
         self._contacts = plant.get_contact_results_output_port()
 
     def _next_velocity(self) -> Vector:
-        """At the end of the step. MuJoCo has the base's rates in body axes, Drake in world axes."""
+        """The velocity at the end of the step. The base's rates are in body axes in MuJoCo, in
+        world axes in Drake."""
         drake, turn = self._drake, self._turn
         velocity: Vector = self._qvel.copy()
         force = self._outer_force()
@@ -103,7 +104,7 @@ class DrakePhysics:
                     readings[feet[geom]] += force
 
     def _normal_forces(self) -> Iterator[tuple[Any, Any, float]]:
-        """Of each contact in the last step, with the two shapes."""
+        """The normal force of each contact in the last step, with the two shapes."""
         results = self._contacts.Eval(self._plant_context)
         for number in range(results.num_point_pair_contacts()):
             contact = results.point_pair_contact_info(number)

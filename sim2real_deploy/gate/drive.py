@@ -99,7 +99,7 @@ class Drive:
 
     def walk(self) -> None:
         """Hand over, and wait until the rope of a hoist is slack. A policy that stands lower than
-        the robot's own pose, or marches, keeps it taut for ever: then it is taken off."""
+        the robot's own pose, or marches, would keep it taut: then it is taken off."""
         self.start()
         for _ in range(round(STAND_UP_S / self._period)):
             if not self.robot.hangs:

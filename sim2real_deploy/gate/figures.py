@@ -19,7 +19,7 @@ GRAVITY = 9.81
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFigures:
-    """Of one episode; figures per metre are None if it hardly moved."""
+    """Figures of one episode; those per metre are None if it hardly moved."""
 
     velocity: tuple[float, float, float]  # vx, vy, wz reached, mean of the judged time
     error: tuple[float, float, float]  # of vx, vy, wz: mean of |one-second average - command|
@@ -45,7 +45,7 @@ class Record:
     commands: list[tuple[float, float, float]] = field(default_factory=list)
     command_age: list[float] = field(default_factory=list)  # s
     targets: list[Floats] = field(default_factory=list)  # one per policy step
-    surprise: list[float] = field(default_factory=list)  # likewise
+    surprise: list[float] = field(default_factory=list)  # one per policy step as well
     torque: Vector = field(default_factory=lambda: np.zeros(0))  # peak of each joint
     temperature: float = 0.0
     ticks: int = 0

@@ -151,7 +151,7 @@ class Walker:
 
 
 def walk(bundle: Bundle, step: Callable[[str], None]) -> list[CommandOutcome]:
-    """Every command in turn; `step` is told what comes next."""
+    """Follow every command in turn; `step` is called with the next one."""
     walker = Walker(bundle)
     seen = []
     for command in commands(bundle):

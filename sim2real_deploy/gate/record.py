@@ -38,7 +38,7 @@ class GateRecord(Strict):
     format: Literal[1] = 1
     policy: str
     sha256: str = Field(pattern="^[0-9a-f]{64}$")  # of policy.onnx
-    contract: str = Field(pattern="^[0-9a-f]{64}$")  # of policy.yaml, likewise
+    contract: str = Field(pattern="^[0-9a-f]{64}$")  # of policy.yaml
     robot: str
     version: str  # of this package
     made: str  # when, UTC
@@ -47,7 +47,7 @@ class GateRecord(Strict):
     rows: tuple[GateRow, ...]
 
     def judged(self) -> dict[str, GateRow]:
-        """By scenario."""
+        """The rows that are judged, by scenario."""
         return {row.scenario: row for row in self.rows if row.engine == self.engine}
 
     def digest(self) -> str:

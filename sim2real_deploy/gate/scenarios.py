@@ -120,8 +120,8 @@ class Scenario(Strict):
         )
 
     def digest(self, robot: str) -> str:
-        """Of everything a result depends on besides the policy, the engine and the code: this
-        scenario, the robot, its twin, the stage's limits and the safety events in force."""
+        """A hash of all that a result depends on besides policy, engine and code: this scenario,
+        the robot, its twin, the stage's limits and the safety events in force."""
         content = json.dumps(self.model_dump(mode="json", exclude=WORDS), sort_keys=True)
         content += _in_other_files(self.preset, self.stage, robot)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
@@ -140,7 +140,7 @@ def _in_other_files(preset: str, stage: str, robot: str) -> str:
 
 
 def load_scenarios(names: Sequence[str] = (), folder: Path | None = None) -> list[Scenario]:
-    """All scenarios of the folder by name, or those named."""
+    """The named scenarios of a folder, or all of them."""
     folder = folder or paths.config_file("scenarios")
     files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     unknown = [name for name in names if name not in files]

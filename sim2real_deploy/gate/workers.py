@@ -81,7 +81,7 @@ class Key:
 
 
 def policy_digest(bundle: Bundle) -> str:
-    """Of the network and its whole contract."""
+    """A hash of the network and its whole contract."""
     content = bundle.contract.model_dump_json().encode()
     return hashlib.sha256(content + hashlib.sha256(bundle.model).digest()).hexdigest()
 

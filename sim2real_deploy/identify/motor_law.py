@@ -161,7 +161,7 @@ def _project(column: dict[str, Array], rows: slice, lags: Array) -> _Terms | Non
 
 
 def _between(whole: Array) -> Array:
-    """At DELAYS, interpolated between whole rows."""
+    """Values at DELAYS, interpolated between whole rows."""
     floor = np.floor(DELAYS).astype(int)
     share = (DELAYS - floor)[:, None]
     return np.asarray((1 - share) * whole[floor] + share * whole[floor + 1])

@@ -100,7 +100,8 @@ class RolloutFit:
         self._weight = np.stack([part.fresh for part in parts])[..., None].astype(float)
 
     def with_presliding(self) -> "RolloutFit":
-        """The same fit with friction that builds up over a distance, on legs of its own."""
+        """The same fit with friction that builds up over a distance, on its own model of the
+        legs."""
         legs = Legs(self.legs.robot, self.legs.recordings, self.legs.lags, presliding=True)
         names = (*self.names, "presliding")
         return RolloutFit(legs, self._windows, names, self._attitude, self._priors)

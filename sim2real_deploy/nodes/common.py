@@ -48,7 +48,7 @@ CLOSING_S = 10.0  # sitting down takes a few seconds; after these, something han
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One ROS parameter: its default gives the type, `bounds` the range it is held to."""
+    """One ROS parameter: its default determines the type, `bounds` the permitted range."""
 
     name: str
     default: bool | int | float | str
@@ -172,7 +172,7 @@ def run(build: Callable[[ProcessEnd], Sequence[Node]]) -> NoReturn:
 
 
 def _profile_names() -> tuple[str, ...]:
-    """Where this ROS 2's Fast DDS looks for a profile; both names where its version is unknown."""
+    """Where this ROS 2's Fast DDS looks for a profile; both names if its version is unknown."""
     try:
         major = int(version("rclpy").split(".")[0])
     except PackageNotFoundError:

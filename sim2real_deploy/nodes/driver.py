@@ -88,7 +88,7 @@ class Driver(Node):
         self._transforms = Transforms(self, spec.name)
         self.typed = open_typed(self, spec.joint_names)
         publish = self.create_publisher
-        # Reliable, for navigation, MoveIt and rqt's plots; best-effort readers match, too.
+        # Reliable, for navigation, MoveIt and rqt's plots; best-effort readers match as well.
         self._joints = publish(JointState, topics.JOINTS, 10)
         self._odom = publish(Odometry, topics.ODOMETRY, 10)
         self._imu = publish(Imu, topics.IMU, SENSOR)
@@ -226,7 +226,7 @@ class Driver(Node):
                 self._show_odometry(state, self._odometry, stamp)
 
     def _stamp_of(self, state: RobotState) -> Any:
-        """When it was received, by ROS's clock."""
+        """The time of its reception, by ROS's clock."""
         age = Duration(nanoseconds=max(0, self._now_ns() - state.received_ns))
         return (self.get_clock().now() - age).to_msg()
 
@@ -321,7 +321,8 @@ def covariance(deviations: Sequence[float]) -> list[float]:
 
 
 def pose_deviations(walked_m: float) -> tuple[float, ...]:
-    """Of position and heading: odometry drifts with distance; the IMU keeps roll and pitch."""
+    """Standard deviations of the pose: position and heading drift with the distance walked; the IMU
+    keeps roll and pitch."""
     drift = 0.02 + DRIFT * walked_m
     return drift, drift, drift, 0.02, 0.02, 0.05 + TURN_DRIFT * walked_m
 

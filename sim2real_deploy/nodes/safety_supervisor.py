@@ -143,7 +143,7 @@ class SafetySupervisor(Node):
         )
 
     def close(self) -> None:
-        self.loop.press("estop")  # nothing moves unwatched; control is told before anything else
+        self.loop.press("estop")  # nothing may move unwatched; control must know first
         self._leaving.set()
         for thread in self._slow:
             thread.join()

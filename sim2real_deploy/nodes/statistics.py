@@ -124,7 +124,7 @@ def _timing(figures: Figures, period_ns: int) -> dict[str, str]:
         return {name: f"{(len(times_ns) - 1) * 1e9 / (times_ns[-1] - times_ns[0]):.1f} Hz"}
 
     stepped = column("policy_stepped") > 0
-    active = column("policy").astype(np.int64)  # one being left steps, too
+    active = column("policy").astype(np.int64)  # a policy being left steps as well
     of_active = column("policy_stepped").astype(np.int64) >> active & 1 > 0
     return (
         rate("rate", column("now_ns"))

@@ -203,7 +203,7 @@ class WalkProgramme(Node):
 
 
 def mean_and_spread(rows: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """By name, of values that were told together."""
+    """Mean and standard deviation of each named value."""
     return {
         name: {
             "mean": float(np.mean([row[name] for row in rows])),

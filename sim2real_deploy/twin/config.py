@@ -118,7 +118,7 @@ class Trunk(Strict):
 
 class Imu(Strict):
     gyro: float = Field(default=0.0, ge=0)  # rad/s, white noise, one standard deviation
-    accelerometer: float = Field(default=0.0, ge=0)  # m/s^2, likewise
+    accelerometer: float = Field(default=0.0, ge=0)  # m/s^2, white noise as well
     gyro_bias: float = Field(default=0.0, ge=0)  # rad/s, standard deviation of the initial bias
     gyro_drift: float = Field(default=0.0, ge=0)  # rad/s per root second: random walk of the bias
 

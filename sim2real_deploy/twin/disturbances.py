@@ -37,7 +37,7 @@ class Slip(Strict):
 
 
 class Disturbances:
-    """Applies pushes and slips to the physics, and ends them in time."""
+    """Applies pushes and slips to the physics, and ends them when they expire."""
 
     def __init__(self, model: Any, data: Any, base: int, floor_geoms: npt.NDArray[np.intp]) -> None:
         self._model, self._data = model, data

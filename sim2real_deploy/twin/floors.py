@@ -91,7 +91,7 @@ class Floor(Strict):
 
     @property
     def attitude(self) -> Heights:
-        """Of a trunk that lies on it at the origin, as a quaternion: w, x, y, z."""
+        """The attitude (w, x, y, z) of a trunk that lies on it at the origin."""
         half = self.slope / 2 if self.kind == "slope" else 0.0
         axis = np.array([np.sin(self.uphill), -np.cos(self.uphill), 0.0])
         return np.array([np.cos(half), *(np.sin(half) * axis)])

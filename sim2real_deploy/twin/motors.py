@@ -22,7 +22,7 @@ Vector = npt.NDArray[np.float64]
 
 
 class MotorCommand:
-    """Targets and gains of the last accepted command. Set `anew` after writing to it."""
+    """Targets and gains of the last accepted command. Set `anew` (it has changed) after writing."""
 
     def __init__(self, joints: int) -> None:
         self.anew = True

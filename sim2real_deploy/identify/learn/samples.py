@@ -210,7 +210,7 @@ def _lagged(values: Array, rows: Array) -> Array:
 
 
 def _needed(recording: Recording, figures: JointFigures) -> Array:
-    """By inverse dynamics of the legs on a fixed trunk, rotors included."""
+    """The torque that moves the legs, by inverse dynamics on a fixed trunk, rotors included."""
     model = legs_model(recording.robot, lags=False)
     model.dof_damping[:] = model.dof_frictionloss[:] = 0.0
     model.dof_armature[:] = figures.armature

@@ -66,7 +66,7 @@ class Client:
         self._node.destroy_node()
 
     def service(self, request: str) -> str:
-        """Its full name."""
+        """The full name of its service."""
         return f"{self._node.get_namespace().rstrip('/')}/{self._stack.services[request].srv_name}"
 
     def offered(self, request: str) -> bool:
@@ -112,7 +112,7 @@ class Client:
         self.heard.recording = self._stack.recording
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
-        """Of every robot on this ROS domain: only the report of our own supervisor counts."""
+        """/diagnostics is shared by all robots: only the report of our own supervisor counts."""
         for status in message.status:
             where = facts_of(status).get("namespace")
             if status.name == SUPERVISOR and where == self._node.get_namespace():
@@ -128,7 +128,8 @@ class Stop:
         self._client: Any = self.node.create_client(Trigger, service)
 
     def press(self, tell: Callable[[Word, str], None]) -> None:
-        """At once, from any thread. An error is told: Qt would end the program on one."""
+        """Call it at once, from any thread. Errors are reported, since Qt would end the program on
+        them."""
         try:
             if not self._client.service_is_ready():
                 tell(Word.CANNOT, self._service)

@@ -50,7 +50,7 @@ class Graph(QWidget):  # type: ignore[misc]
 
 
 class HeatBars(QWidget):  # type: ignore[misc]
-    """One bar a motor, from cool to the temperature that stops the robot."""
+    """One bar per motor, from cool to the temperature that stops the robot."""
 
     def __init__(self, tiers: HeatTiers) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ NAMES = {
 
 
 class Panel(QWidget):  # type: ignore[misc]
-    """Says what it is told to; a button calls `ask` with the name of its request."""
+    """Shows what it is given; a button calls `ask` with the name of its request."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Panel(QWidget):  # type: ignore[misc]
 
 
 def _words(rows: int = 1, bold: bool = False) -> QLabel:
-    """Of a fixed height, so that text never moves the buttons."""
+    """A label of fixed height, so that text never moves the buttons."""
     label = QLabel()
     label.setWordWrap(rows > 1)
     label.setSizePolicy(QSizePolicy.Ignored, QSizePolicy.Fixed)

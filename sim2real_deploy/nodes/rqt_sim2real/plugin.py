@@ -119,8 +119,8 @@ class Sim2Real(Plugin):  # type: ignore[misc]
         self._context.add_widget(self._panel)
 
     def _ask(self, request: str) -> None:
-        """At once, in this thread, without waiting for a timer. Qt would abort the program, and rqt
-        with it, on an exception in here, so it is shown instead."""
+        """Call the service at once, in this thread. An exception here would make Qt abort rqt, so
+        it is shown instead."""
         assert self._client is not None
         now_s = time.monotonic()
         try:
