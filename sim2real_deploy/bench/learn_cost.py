@@ -13,8 +13,8 @@ from sim2real_deploy.identify.learn.store import store
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.training.config import load_training
 from sim2real_deploy.training.environment import Environment
+from sim2real_deploy.twin import delta_action
 from sim2real_deploy.twin.actuator_net import ActuatorWeights, kinds_of
-from sim2real_deploy.twin.delta_action import DeltaWeights
 from sim2real_deploy.twin.files import load_imperfections, load_twin_file
 from sim2real_deploy.twin.robot import TwinRobot
 
@@ -63,24 +63,25 @@ def random_actuator(robot: RobotSpec) -> ActuatorWeights:
     )
 
 
-def _delta(robot: RobotSpec) -> DeltaWeights:
+def _delta(robot: RobotSpec) -> delta_action.DeltaWeights:
     layers = _layers(np.random.default_rng(1), 3, 3 * robot.joint_count + 6, 64, robot.joint_count)
-    return DeltaWeights(every=0.02, bound=0.25, agreed=1e6, **layers)
+    return delta_action.DeltaWeights(every=0.02, bound=0.25, agreed=1e6, **layers)
 
 
 def _layers(
     rng: np.random.Generator, count: int, inputs: int, hidden: int, outputs: int
 ) -> dict[str, Any]:
     """`count` networks of two hidden layers, with the mean of their inputs."""
-    return {
-        "w0": _drawn(rng, count, inputs, hidden),
-        "b0": _drawn(rng, count, hidden),
-        "w1": _drawn(rng, count, hidden, hidden),
-        "b1": _drawn(rng, count, hidden),
-        "w2": SMALL * _drawn(rng, count, hidden, outputs),
-        "b2": SMALL * _drawn(rng, count, outputs),
-        "mean": _drawn(rng, count, inputs),
-    }
+    arrays = (
+        _drawn(rng, count, inputs, hidden),
+        _drawn(rng, count, hidden),
+        _drawn(rng, count, hidden, hidden),
+        _drawn(rng, count, hidden),
+        SMALL * _drawn(rng, count, hidden, outputs),
+        SMALL * _drawn(rng, count, outputs),
+        _drawn(rng, count, inputs),
+    )
+    return dict(zip(delta_action.NAMES, arrays, strict=True))
 
 
 def _drawn(rng: np.random.Generator, *shape: int) -> Any:

@@ -14,7 +14,7 @@ from sim2real_deploy.identify.board_gains import obeyed
 from sim2real_deploy.identify.figures import JointFigures, figures_of
 from sim2real_deploy.identify.legs import Legs, Window
 from sim2real_deploy.identify.motor_law import SEVERAL, MotorLaw, fit_motor_law
-from sim2real_deploy.identify.recording import Recording, check_robot
+from sim2real_deploy.identify.recording import Recording, check_robot, check_torque
 from sim2real_deploy.identify.rollout_fit import Fit, Point, RolloutFit
 from sim2real_deploy.identify.smoothing import smooth
 from sim2real_deploy.identify.trunk import TrunkFinding, identify_trunk
@@ -99,12 +99,7 @@ def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
     if not recordings:
         raise Refusal("identify: no recording was given")
     check_robot(robot, recordings)
-    for recording in recordings:
-        if "torque" not in recording or not recording["torque"].any():
-            raise Refusal(
-                f"{recording.name}: holds no torque (tau_est is zero throughout), "
-                "so nothing tells what the motors did; record rt/lowstate unchanged"
-            )
+    check_torque(recordings)
     if not any(_moves(recording) for recording in recordings):
         names = ", ".join(recording.name for recording in recordings)
         raise Refusal(

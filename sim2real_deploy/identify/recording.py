@@ -70,6 +70,16 @@ def check_robot(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
             raise Refusal(f"{recording.name}: is of {recording.robot.name}, not of {robot.name}")
 
 
+def check_torque(recordings: Sequence[Recording], otherwise: str = "") -> None:
+    """`otherwise` is what can be done without torque."""
+    for recording in recordings:
+        if "torque" not in recording or not recording["torque"].any():
+            raise Refusal(
+                f"{recording.name}: holds no torque (tau_est is zero throughout), so nothing tells "
+                f"what the motors did: record rt/lowstate unchanged{otherwise}"
+            )
+
+
 def named(recordings: Iterable[Recording]) -> str:
     """The recordings in words: names with digests."""
     return ", ".join(f"{recording.name} ({recording.digest})" for recording in recordings)

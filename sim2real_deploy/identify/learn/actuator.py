@@ -21,7 +21,7 @@ from sim2real_deploy.identify.learn.samples import (
     joints_of_kind,
     make_samples,
 )
-from sim2real_deploy.identify.recording import Recording, check_robot
+from sim2real_deploy.identify.recording import Recording, check_robot, check_torque
 from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.twin.actuator_net import (
     FORMATS,
@@ -107,13 +107,7 @@ def learn_actuator(
 
 def check(robot: RobotSpec, recordings: Sequence[Recording]) -> None:
     check_robot(robot, recordings)
-    for recording in recordings:
-        if "torque" not in recording or not recording["torque"].any():
-            raise Refusal(
-                f"{recording.name}: holds no torque (tau_est is zero throughout), so nothing tells "
-                "what the motors did: record rt/lowstate unchanged, or use `sim2real learn "
-                "action`, which needs no torque"
-            )
+    check_torque(recordings, ", or use `sim2real learn action`, which needs no torque")
 
 
 def check_excitation(
