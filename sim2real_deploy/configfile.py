@@ -3,6 +3,7 @@
 Strict on purpose: an unknown key is a typo that would silently leave a default in force.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sim2real_deploy.errors import Refusal
 
 MAX_BYTES = 4_000_000  # a policy.yaml with golden vectors is ~100 kB
+MOST_LINES = 10  # of faults told at once
 
 
 class Strict(BaseModel):
@@ -69,16 +71,25 @@ def parse(content: Any, model: type[Model], source: str) -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        lines = [
-            f"{source}: {'.'.join(str(part) for part in problem['loc']) or 'file'}: "
-            f"{_words(problem)}"
-            for problem in error.errors()[:10]
-        ]
-        raise Refusal("\n".join(lines)) from None
+        raise Refusal("\n".join(f"{source}: {line}" for line in _lines(error.errors()))) from None
 
 
 def load(path: Path, model: type[Model]) -> Model:
     return parse(read_yaml(path), model, str(path))
+
+
+def _lines(problems: Sequence[Any]) -> list[str]:
+    """One line each, at most `MOST_LINES`; entries of one list with the same fault share one."""
+    lines: dict[tuple[Any, ...], list[str]] = {}
+    for problem in problems:
+        loc, words = problem["loc"], _words(problem)
+        in_list = bool(loc) and isinstance(loc[-1], int)
+        line = f"{'.'.join(str(part) for part in loc) or 'file'}: {words}"
+        lines.setdefault((*loc[:-1], words) if in_list else (*loc, ""), []).append(line)
+    return [
+        first + (f" (and {len(more)} more like it)" if more else "")
+        for first, *more in list(lines.values())[:MOST_LINES]
+    ]
 
 
 def _words(problem: Any) -> str:

@@ -114,7 +114,7 @@ def import_(
     given = _answers(answers)
 
     def bring_in(more: dict[str, Any], folder: Path) -> "Imported":
-        told = Answers({**given, **more}, network, robot)
+        told = Answers({**given, **more}, network, robot, lambda file: _shape_of(file).inputs)
         return import_policy(source, folder, told, _convert, name=name or _name_of(output))
 
     try:

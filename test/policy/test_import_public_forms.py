@@ -132,6 +132,20 @@ def gym(folder: Path, **changes: Any) -> Path:
     return folder / "g1.yaml"
 
 
+def go2_gym(folder: Path, **content: Any) -> Path:
+    stand = dict(zip(GO2.joint_names, GO2.stand_pose.tolist(), strict=True))
+    order = GO2.joint_orders["gym"]
+    file = gym(
+        folder,
+        joint2motor_idx=[GO2.joint_names.index(name) for name in order],
+        default_angles=[stand[name] for name in order],
+        num_obs=SIZE,
+        **content,
+    )
+    (folder / "policy.onnx").write_bytes(network(SIZE, JOINTS))
+    return file
+
+
 def test_a_mujoco_yaml_names_its_robot_by_the_scene(tmp_path: Path) -> None:
     scene = "{LEGGED_GYM_ROOT_DIR}/resources/robots/g1_description/scene.xml"
     contract = bring_in(gym(tmp_path / "in", xml_path=scene), tmp_path / "out").contract
@@ -492,18 +506,8 @@ def test_other_actions_are_named_before_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_history_that_a_gym_file_does_not_tell_is_told(tmp_path: Path) -> None:
-    stand = dict(zip(GO2.joint_names, GO2.stand_pose.tolist(), strict=True))
-    order = GO2.joint_orders["gym"]
-    file = gym(
-        tmp_path / "in",
-        joint2motor_idx=[GO2.joint_names.index(name) for name in order],
-        default_angles=[stand[name] for name in order],
-        kps=[20.0] * JOINTS,
-        kds=[0.5] * JOINTS,
-        num_obs=SIZE,
-    )
-    (network_file,) = (tmp_path / "in").rglob("*.onnx")
-    network_file.write_bytes(two_inputs(SIZE, 5 * SIZE, JOINTS))
+    file = go2_gym(tmp_path / "in", kps=[20.0] * JOINTS, kds=[0.5] * JOINTS)
+    (tmp_path / "in" / "policy.onnx").write_bytes(two_inputs(SIZE, 5 * SIZE, JOINTS))
     contract = bring_in(file, tmp_path / "out", {"frames": 5}).contract
     assert {group.input: group.terms[0].history for group in contract.observations} == {
         "direct_obs": 1,
@@ -563,3 +567,51 @@ def test_models_of_actuators_are_no_policies(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match=r"one\.pt") as refused:
         bring_in(tmp_path, tmp_path.with_name("out"))
     assert "actuator_nets" not in str(refused.value)
+
+
+def test_torch_tells_how_many_frames_a_gym_networks_history_has(tmp_path: Path) -> None:
+    """The file tells the size of one frame; its network, in TorchScript, takes five."""
+    file = go2_gym(tmp_path / "in", kps=[20.0] * JOINTS, kds=[0.5] * JOINTS)
+    (exported,) = (tmp_path / "in").rglob("*.onnx")
+    exported.rename(exported.with_suffix(".pt"))
+    answers = Answers(torch_sizes=lambda path: {"obs": 5 * SIZE})
+    made = network(5 * SIZE, JOINTS)
+    taken = import_policy(file, tmp_path / "out", answers, lambda path, sizes: made)
+    assert taken.bundle.contract.observations[0].terms[0].history == 5
+    assert taken.open_orders["layout"] == ("by_frame", "by_term")
+
+
+def test_gains_under_the_name_of_another_fork(tmp_path: Path) -> None:
+    file = go2_gym(tmp_path / "in", kp_gains=[21.0] * JOINTS, kd_gains=[0.6] * JOINTS)
+    told = yaml.safe_load(file.read_text())
+    file.write_text(yaml.safe_dump({k: v for k, v in told.items() if k not in ("kps", "kds")}))
+    contract = bring_in(file, tmp_path / "out").contract
+    assert (contract.kp[0], contract.kd[0]) == (21.0, 0.6)
+
+
+def test_a_network_of_another_size_names_the_ones_that_fit(tmp_path: Path) -> None:
+    write_deploy(tmp_path / "in", deploy_content())
+    exported = next((tmp_path / "in").rglob("policy.onnx"))
+    right = exported.rename(exported.with_name("policy_old.onnx"))
+    exported.write_bytes(network(2 * SIZE, JOINTS))
+    with pytest.raises(Refusal, match=f"these take {SIZE}: --network .*policy_old.onnx"):
+        bring_in(tmp_path / "in", tmp_path / "out")
+    right.unlink()
+    with pytest.raises(Refusal, match=r"try it alone: sim2real policy new .*policy.onnx"):
+        bring_in(tmp_path / "in", tmp_path / "out")
+
+
+def test_a_list_of_policies_tells_which_have_no_network(tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        write_deploy(tmp_path / "in" / name / "config" / "policy", deploy_content())
+    next((tmp_path / "in" / "two").rglob("*.onnx")).unlink()
+    with pytest.raises(Refusal, match="holds 3 policies") as refused:
+        bring_in(tmp_path / "in", tmp_path / "out")
+    (without,) = (line for line in str(refused.value).splitlines() if "no network" in line)
+    assert "/two/" in without
+
+
+def test_the_same_fault_all_along_a_list_is_told_once(tmp_path: Path) -> None:
+    write_deploy(tmp_path / "in", deploy_content(joint_ids_map=[None] * JOINTS))
+    with pytest.raises(Refusal, match=rf"joint_ids_map\.0: .* \(and {JOINTS - 1} more like it\)"):
+        bring_in(tmp_path / "in", tmp_path / "out")

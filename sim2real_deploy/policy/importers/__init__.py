@@ -110,7 +110,7 @@ def _readable(source: Path) -> Iterator[tuple[Path, Any]]:
 
 def _unknown(source: Path, below: list[Path]) -> Refusal:
     if below:
-        lines = "\n".join(f"  {path}" for path in below[:LISTED])
+        lines = "\n".join(f"  {path}{_remark(path)}" for path in below[:LISTED])
         more = f"\n  and {len(below) - LISTED} more" if len(below) > LISTED else ""
         return Refusal(f"{source}: holds {len(below)} policies; name one:\n{lines}{more}")
     nets = places.once_each(places.networks(source) or _networks_below(source))
@@ -125,6 +125,10 @@ def _unknown(source: Path, below: list[Path]) -> Refusal:
     names = [form.NAME for form in FORMATS] + [kind.NAME for kind in METADATA_FORMATS]
     known = "\n".join(f"  {name}" for name in names)
     return Refusal(f"{source}: holds no policy in a known format. Known formats:\n{known}")
+
+
+def _remark(file: Path) -> str:
+    return "" if places.near_or_above(file) else "   (no network near it)"
 
 
 def _networks_below(source: Path) -> list[Path]:

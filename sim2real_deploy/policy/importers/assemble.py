@@ -22,6 +22,7 @@ from sim2real_deploy.policy.importers import (
     joint_values,
     network,
     onnx_metadata,
+    places,
     read_draft,
 )
 from sim2real_deploy.policy.importers.draft import Answers, Draft, DraftHeldJoint
@@ -67,7 +68,9 @@ def import_policy(
     draft.robot = answers.robot or draft.robot
     if answers.given:
         draft.notes["set"] = ", ".join(f"{key}={value}" for key, value in answers.given.items())
-    contract, spec, model = _first_that_fits(form, draft, name or folder.resolve().name, convert)
+    contract, spec, model = _first_that_fits(
+        form, draft, name or folder.resolve().name, convert, answers
+    )
     save.save_bundle(folder, contract, model)
     damped = [
         held.joint
@@ -93,12 +96,13 @@ def import_policy(
 
 
 def _first_that_fits(
-    form: str, draft: Draft, name: str, convert: Converter
+    form: str, draft: Draft, name: str, convert: Converter, answers: Answers
 ) -> tuple[Contract, RobotSpec, bytes]:
     """As drafted, or with the inputs in another form that the network accepts."""
     try:
         return _assemble(form, draft, name, convert)
     except Refusal as refusal:
+        why = f"{refusal}{_other_network(draft, answers)}"
         ordered = _in_another_order(form, draft, name, convert)
         if ordered is not None:
             return ordered
@@ -109,7 +113,23 @@ def _first_that_fits(
                 return _assemble(form, draft, name, convert)
             except Refusal:
                 continue
-        raise refusal
+        raise Refusal(why) from None
+
+
+def _other_network(draft: Draft, answers: Answers) -> str:
+    """If the network takes another number of observations than its description makes: what else to
+    try, in words."""
+    takes = answers.input_size(draft.network)
+    if not draft.makes or takes in (None, draft.makes):
+        return ""
+    others = [path for path in places.networks(draft.network.parent) if path != draft.network]
+    fitting = [str(path) for path in others if answers.input_size(path) == draft.makes]
+    if fitting:
+        return f"; beside it these take {draft.makes}: --network {', '.join(fitting)}"
+    return (
+        "; if it is not the network that is described, try it alone: sim2real policy new "
+        f"{draft.network} --output FOLDER"
+    )
 
 
 def _in_another_order(
@@ -181,6 +201,7 @@ def _assemble(
         _size(group, contract, spec, f"{draft.source}: observations.{i}")
         for i, group in enumerate(contract.observations)
     ]
+    draft.makes = sum(sizes)
     if _sees_odometry(contract):
         draft.assumed.append(ODOMETRY_WARNING)
     net = network.load(draft.network, sizes, convert)

@@ -4,7 +4,7 @@ What a format leaves open is asked for, all at once, and answered with `--set ke
 defined in the project's code instead of in the file is taken from there and reported.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.importers.network import input_sizes
 
 if TYPE_CHECKING:
     from sim2real_deploy.policy.importers.motions import RecordedMotion
@@ -69,6 +70,7 @@ class Draft:
     open_orders: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     # Other forms of the inputs, if only the network can tell which one it takes.
     other_observations: list[list[dict[str, Any]]] = field(default_factory=list)
+    makes: int = 0  # numbers that its observations have, once its robot is known
     trusted: str = ""  # which one to believe if file and network disagree: "file" or "network"
     motion: "RecordedMotion | None" = None  # that it follows
     # The order in which per-joint values may be instead of the policy's own; empty: they are not.
@@ -78,18 +80,30 @@ class Draft:
 
 
 class Answers:
-    """What the user said in addition to the files."""
+    """What the user said in addition to the files, and what only torch can tell of them."""
 
     def __init__(
         self,
         given: Mapping[str, Any] | None = None,
         network: Path | None = None,
         robot: str = "",
+        torch_sizes: Callable[[Path], Mapping[str, int]] | None = None,
     ) -> None:
         self.given = dict(given or {})
         self._used: set[str] = set()
         self.network = network
         self.robot = robot
+        self._torch_sizes = torch_sizes
+
+    def input_size(self, network: Path) -> int | None:
+        """How many numbers a network with one input, besides its states, takes; None if it has
+        several, or if nothing here reads TorchScript."""
+        if network.suffix == ".onnx":
+            sizes = input_sizes(network)
+        else:
+            sizes = dict(self._torch_sizes(network)) if self._torch_sizes else {}
+        observed = [size for name, size in sizes.items() if not name.endswith("_in")]
+        return observed[0] if len(observed) == 1 else None
 
     def require(self, source: Path, wanted: Mapping[str, str]) -> dict[str, Any]:
         """The answers to `wanted` (key: what it is); a Refusal asks for all that are missing."""

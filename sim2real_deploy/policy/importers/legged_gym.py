@@ -14,7 +14,6 @@ from pydantic import Field
 
 from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.policy.importers import network
 from sim2real_deploy.policy.importers.draft import (
     Answers,
     Draft,
@@ -36,8 +35,8 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "control_dt": ("control_dt", "step_dt", "policy_dt", "dt"),
     "policy_path": ("policy_path", "policy_name", "policy_file", "model_path", "model_name"),
     "default_angles": ("default_angles", "default_joint_pos", "default_dof_pos", "stand_pos"),
-    "kps": ("kps", "ctrl_kp", "policy_stiffness", "stiffness", "kp"),
-    "kds": ("kds", "ctrl_kd", "policy_damping", "damping", "kd"),
+    "kps": ("kps", "kp_gains", "ctrl_kp", "policy_stiffness", "stiffness", "kp"),
+    "kds": ("kds", "kd_gains", "ctrl_kd", "policy_damping", "damping", "kd"),
     "joints": (
         "leg_joint2motor_idx",
         "joint2motor_idx",
@@ -233,7 +232,7 @@ def _observations(
 
     The size of a frame and the number of frames come from the file or the network."""
     plain = 9 + 3 * gym.num_actions
-    seen = _input_size(found) or gym.stacked or gym.num_obs
+    seen = answers.input_size(found) or gym.stacked or gym.num_obs
     # With a history, num_obs may be the size of all frames together.
     one = gym.frames in (None, 1) or gym.num_obs in (plain, plain + 2, plain + 3)
     frame = gym.frame or (gym.num_obs if one else None) or plain
@@ -312,14 +311,6 @@ def _term(name: str, gym: _Gym, answers: Answers) -> dict[str, Any]:
     if name == "gait_phase":
         row["params"] = {"period": answers.optional("gait_period", GAIT_PERIOD)}
     return row
-
-
-def _input_size(found: Path) -> int | None:
-    """The input size of an ONNX network with one input besides states; TorchScript has none."""
-    if found.suffix != ".onnx":
-        return None
-    sizes = [size for name, size in network.input_sizes(found).items() if not name.endswith("_in")]
-    return sizes[0] if len(sizes) == 1 else None
 
 
 def _held(gym: _Gym, file: Path) -> list[DraftHeldJoint]:

@@ -208,6 +208,11 @@ def _endings(file: Path, named: str) -> Iterator[Path]:
                 yield Path(os.path.normpath(folder.joinpath(below, *parts[start:])))
 
 
+def near_or_above(file: Path) -> bool:
+    """Whether there is any network that this description may be of."""
+    return file.suffix in NETWORKS or any(True for _ in _near(file)) or bool(_above(file))
+
+
 def _near(file: Path) -> Iterator[Path]:
     folder = file.absolute().parent
     places = [folder, folder / "exported"]
