@@ -2,8 +2,9 @@
 
 The rope is tied to the model's site `hoist`, if it has one. It goes slack as the robot stands up,
 and holds a robot that leans. Once it has been slack for a while, the robot stands by itself and the
-rope is taken off. If the motors go soft while the robot stands, the rope is attached again: this is
-how such a robot is lowered.
+rope is taken off. If the motors of a standing robot are soft, or become softer and softer, the rope
+is attached again: this is how such a robot is lowered. Frozen in the middle of a step, it would
+topple long before they are soft.
 """
 
 from typing import Any
@@ -16,6 +17,8 @@ CRANE_HEIGHT = 3.0  # m above the robot's base when it stands
 SLACK = 0.05  # m that the robot may sink before the rope holds it
 OFF_AFTER_NS = 2_000_000_000
 SOFT = 0.25  # of its stiffness when standing: less does not carry it
+LOOK_NS = 20_000_000  # between two looks at whether its motors become softer
+LET_DOWN_NS = 100_000_000  # softer at each look for so long: it is being let down
 STANDS = 0.8  # of its standing height, at least
 FOLLOW_S = 0.5  # time constant with which the crane follows the robot
 
@@ -53,6 +56,7 @@ class Hoist:
         self.on = True
         self._slack_since_ns: int | None = None
         self._last_ns = 0
+        self._seen, self._seen_ns, self._softer_since_ns = 0.0, 0, 0
 
     def take_off(self) -> None:
         self.on = False
@@ -60,10 +64,11 @@ class Hoist:
 
     def update(self, now_ns: int, stiffness: float) -> None:
         """Follow the robot. Detach the rope when it has been slack for long enough; attach it again
-        when a standing robot's motors, at this `stiffness` relative to standing, go soft."""
+        when a standing robot's motors, with this `stiffness` relative to standing, go soft."""
         data = self._data
         if not self.on:
-            if stiffness < SOFT and data.qpos[2] > STANDS * self.hanging_height and _upright(data):
+            soft = self._is_let_down(now_ns, stiffness) or stiffness < SOFT
+            if soft and data.qpos[2] > STANDS * self.hanging_height and _upright(data):
                 data.mocap_pos[0, :2] = data.qpos[:2]
                 self.hang_up()
                 self._last_ns = now_ns
@@ -77,6 +82,13 @@ class Hoist:
             self._slack_since_ns = now_ns
         elif now_ns - self._slack_since_ns > OFF_AFTER_NS:
             self.take_off()
+
+    def _is_let_down(self, now_ns: int, stiffness: float) -> bool:
+        if now_ns - self._seen_ns >= LOOK_NS:
+            if stiffness >= self._seen:
+                self._softer_since_ns = now_ns
+            self._seen, self._seen_ns = stiffness, now_ns
+        return now_ns - self._softer_since_ns > LET_DOWN_NS
 
 
 def _upright(data: Any) -> bool:

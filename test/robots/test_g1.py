@@ -8,10 +8,13 @@ import pytest
 
 from sim2real_deploy.bench.walking import Trial, roll_out
 from sim2real_deploy.bringup.graph import GO2_WALK, go2_walk, resolve
+from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.gate.drive import Drive
+from sim2real_deploy.policy.bundle import Bundle
 from sim2real_deploy.policy.importers.assemble import import_policy
 from sim2real_deploy.policy.importers.draft import Answers
 from sim2real_deploy.robots import load_robot
+from sim2real_deploy.robots.geometry import tilt
 from sim2real_deploy.twin.floors import Floor
 from sim2real_deploy.twin.model import build_model
 from sim2real_deploy.twin.robot import TwinRobot
@@ -83,12 +86,16 @@ def test_a_robot_that_lies_needs_no_hoist() -> None:
     assert TwinRobot(load_robot("go2")).hoist is None
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason=f"no sample policies in {SHARED}")
-def test_its_public_policy_stands_by_itself_and_walks(tmp_path: Path) -> None:
+def its_public_policy(folder: Path) -> Bundle:
     def unused(path: Path, size: int) -> bytes:
         raise AssertionError(path)
 
-    bundle = import_policy(SHARED / "unitree_rl_lab_g1", tmp_path / "g1", Answers(), unused).bundle
+    return import_policy(SHARED / "unitree_rl_lab_g1", folder, Answers(), unused).bundle
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"no sample policies in {SHARED}")
+def test_its_public_policy_stands_by_itself_and_walks(tmp_path: Path) -> None:
+    bundle = its_public_policy(tmp_path / "g1")
     twin = TwinRobot(G1)
     assert twin.hangs
     Drive(bundle, twin).stand_and_walk()
@@ -98,3 +105,24 @@ def test_its_public_policy_stands_by_itself_and_walks(tmp_path: Path) -> None:
     assert result.survived
     assert result.velocity[0] > 0.3
     assert result.touched == ()
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"no sample policies in {SHARED}")
+def test_put_down_out_of_a_walk_it_is_caught_before_it_topples(tmp_path: Path) -> None:
+    """Frozen in the middle of a step it would be on the ground before its motors are soft."""
+    bundle = its_public_policy(tmp_path / "g1")
+    twin = TwinRobot(G1)
+    drive = Drive(bundle, twin)
+    drive.stand_and_walk()
+    for _ in range(1000):
+        drive.walk_at((0.5, 0.0, 0.0))
+        drive.tick()
+    assert not twin.hangs
+    drive.ask(ModeEvent.SIT)
+    most = 0.0
+    for _ in range(2500):
+        drive.tick()
+        most = max(most, tilt(twin.truth.quaternion))
+    assert drive.controller.mode is Mode.DAMPING
+    assert twin.hangs
+    assert most < 0.5
