@@ -615,3 +615,19 @@ def test_the_same_fault_all_along_a_list_is_told_once(tmp_path: Path) -> None:
     write_deploy(tmp_path / "in", deploy_content(joint_ids_map=[None] * JOINTS))
     with pytest.raises(Refusal, match=rf"joint_ids_map\.0: .* \(and {JOINTS - 1} more like it\)"):
         bring_in(tmp_path / "in", tmp_path / "out")
+
+
+def test_a_variant_keeps_the_motor_numbers_of_the_whole_robot(tmp_path: Path) -> None:
+    """A G1 with 23 joints leaves the slots of the missing waist and wrist joints empty."""
+    spec = load_robot("g1_23")
+    stand = [float(angle) for angle in spec.stand_pose]
+    motors = [G1.joint_names.index(name) for name in spec.joint_names]
+    gains = {"kps": [100.0] * 23, "kds": [2.0] * 23}
+    file = gym(
+        tmp_path / "in", joint2motor_idx=motors, default_angles=stand, num_obs=9 + 3 * 23, **gains
+    )
+    (tmp_path / "in" / "policy.onnx").write_bytes(network(9 + 3 * 23, 23))
+    answers = Answers(robot="g1_23")
+    taken = import_policy(file, tmp_path / "out", answers, lambda path, sizes: b"")
+    assert taken.bundle.contract.joints == spec.joint_names
+    assert not taken.bundle.contract.held

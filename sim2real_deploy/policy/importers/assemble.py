@@ -386,6 +386,9 @@ def _names(
         return _variant(spec, count) or list(orders[joints][:count])
     if isinstance(joints, str):
         return list(_known_order(joints, orders, spec, source))
+    highest = max((joint for joint in joints if isinstance(joint, int)), default=0)
+    if highest >= spec.joint_count:
+        orders["sdk"] = _whole_robot(spec).joint_names
     names = []
     for joint in joints:
         order, _, place = ("sdk", "", joint) if isinstance(joint, int) else joint.partition(".")
@@ -404,6 +407,13 @@ def _variant(spec: RobotSpec, count: int) -> list[str]:
         if other.joint_count == count and set(other.joint_names) < set(spec.joint_names):
             return list(other.joint_names)
     return []
+
+
+def _whole_robot(spec: RobotSpec) -> RobotSpec:
+    """The robot of which this one is a variant with fewer joints, and whose motor numbers it keeps;
+    else itself."""
+    names = set(spec.joint_names)
+    return next((one for one in all_robots() if names < set(one.joint_names)), spec)
 
 
 def _known_order(
