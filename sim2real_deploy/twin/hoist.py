@@ -66,8 +66,8 @@ class Hoist:
         """Follow the robot. Detach the rope when it has been slack for long enough; attach it again
         when a standing robot's motors, with this `stiffness` relative to standing, go soft."""
         data = self._data
+        soft = self._is_let_down(now_ns, stiffness) or stiffness < SOFT
         if not self.on:
-            soft = self._is_let_down(now_ns, stiffness) or stiffness < SOFT
             if soft and data.qpos[2] > STANDS * self.hanging_height and _upright(data):
                 data.mocap_pos[0, :2] = data.qpos[:2]
                 self.hang_up()
@@ -76,7 +76,7 @@ class Hoist:
         share = (now_ns - self._last_ns) / 1e9 / FOLLOW_S
         self._last_ns = now_ns
         data.mocap_pos[0, :2] += share * (data.qpos[:2] - data.mocap_pos[0, :2])
-        if data.ten_length[self._rope] >= self._model.tendon_range[self._rope, 1]:
+        if soft or data.ten_length[self._rope] >= self._model.tendon_range[self._rope, 1]:
             self._slack_since_ns = None
         elif self._slack_since_ns is None:
             self._slack_since_ns = now_ns
