@@ -114,7 +114,7 @@ class Environment:
         self._walked = np.zeros(count)  # m, how much of it was walked
         sums = ("steps", "finished", "fell", "judged", "succeeded", "pushes", "withstood")
         self.sums = dict.fromkeys((*sums, "length", "error_v", "error_w"), 0.0)
-        self.reward_sums = dict.fromkeys(config.rewards, 0.0)
+        self.reward_sums = dict.fromkeys(config.rewards | config.polish.rewards, 0.0)
         for env in range(count):
             self._reset(env)
         self._age = self.rng.integers(0, self._episode, count)  # spread the ends

@@ -341,6 +341,17 @@ def test_a_robot_on_its_side_has_fallen_and_starts_again() -> None:
     assert upright[2] < -0.9
 
 
+def test_a_reward_that_only_polishing_names_counts_from_then_on() -> None:
+    rewards = {name: weight for name, weight in CONFIG.rewards.items() if name != "tilt"}
+    polish = CONFIG.polish.model_copy(update={"rewards": {"tilt": -1.0}})
+    config = CONFIG.model_copy(update={"rewards": rewards, "polish": polish})
+    environment = Environment(config, ROBOT, 2, seed=0)
+    for done in (0.0, 1.0):
+        environment.config = config.at(done)
+        environment.step(np.zeros((2, JOINTS), np.float32))
+        assert (environment.reward_sums["tilt"] < 0) == (done == 1.0)
+
+
 def test_a_delayed_action_moves_the_joints_later() -> None:
     moved = {}
     for delay in (0.0, 0.02):
