@@ -10,29 +10,24 @@ from rich.table import Table
 Progress = Callable[[str, float], None]  # what is being done; overall progress from 0 to 1
 
 
-class LineProgress:
-    """For logs: one line whenever something else begins."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._what = ""
-
-    def __call__(self, what: str, done: float) -> None:
-        if what != self._what:
-            self._what = what
-            self._console.print(f"{done:4.0%}  {what}", highlight=False, markup=False)
-
-
 def silent(_what: str, _done: float) -> None:
     """Progress that is not shown, of a part of larger work."""
 
 
 @contextmanager
 def shown_progress() -> Iterator[Progress]:
-    """A progress bar in a terminal, lines in a log."""
-    console = Console(stderr=True)
+    """A progress bar in a terminal; in a log, a line whenever something else begins."""
+    console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        yield LineProgress(console)
+        shown = ""
+
+        def show(what: str, done: float) -> None:
+            nonlocal shown
+            if what != shown:
+                shown = what
+                console.print(f"{done:4.0%}  {what}", markup=False)
+
+        yield show
         return
     with Bar(console=console, transient=True) as bar:
         task = bar.add_task("", total=1.0)

@@ -20,18 +20,15 @@ class BenchResult:
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[object]] = ()
 
-    def print(self) -> None:
-        if self.rows:
-            print_rows(self.columns, self.rows)
-        checks.print_table(self.title, self.checks)
-
 
 def conduct(command: str, measure: Callable[[Progress], BenchResult], json: Path | None) -> int:
     """Measure with a progress bar, or lines in a log; print the result, write it to `json`;
     returns the exit code."""
     with shown_progress() as progress:
         result = measure(progress)
-    result.print()
+    if result.rows:
+        print_rows(result.columns, result.rows)
+    checks.print_table(result.title, result.checks)
     if json is not None:
         checks.write_json(json, command, result.checks, result.raw)
     return checks.exit_code(result.checks)

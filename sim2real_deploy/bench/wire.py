@@ -71,27 +71,22 @@ def judge(
     vendor_codec: Codec | None, codec: Codec, vendor_way: OneWay | None, way: OneWay
 ) -> BenchResult:
     """Without the vendor's SDK there is nothing to compare with: ours alone."""
+    raw = {"our_codec": asdict(codec), "our_way": asdict(way)}
+    lost = Check.at_most("samples lost", way.lost, 0)
     if vendor_codec is None or vendor_way is None:
-        raw = {"our_codec": asdict(codec), "our_way": asdict(way)}
-        checks = [Check.at_most("samples lost", way.lost, 0)]
         columns = ("", "ours (no vendor SDK)", "unit")
-        return BenchResult("bench wire", checks, raw, columns, [*_rows(codec, way)])
+        return BenchResult("bench wire", [lost], raw, columns, [*_rows(codec, way)])
+    raw |= {"vendor_codec": asdict(vendor_codec), "vendor_way": asdict(vendor_way)}
     checks = [
         Check.at_least("decode, times faster", vendor_codec.decode / codec.decode, 30),
         Check.at_least("encode, times faster", vendor_codec.encode / codec.encode, 30),
         Check.at_least("checksum, times faster", vendor_codec.checksum / codec.checksum, 30),
         Check.at_least("one way p50, times lower", vendor_way.p50_ms / way.p50_ms, 5),
         Check.at_least("receiver's CPU, times lower", vendor_way.cpu_percent / way.cpu_percent, 5),
-        Check.at_most("samples lost", way.lost, 0),
+        lost,
     ]
     beside = zip(_rows(vendor_codec, vendor_way), _rows(codec, way), strict=True)
     both = [(words, theirs, ours, unit) for (words, theirs, unit), (_, ours, _) in beside]
-    raw = {
-        "vendor_codec": asdict(vendor_codec),
-        "our_codec": asdict(codec),
-        "vendor_way": asdict(vendor_way),
-        "our_way": asdict(way),
-    }
     return BenchResult("bench wire", checks, raw, ("", "vendor's", "ours", "unit"), both)
 
 

@@ -10,7 +10,6 @@ from sim2real_deploy.nodes.rqt_sim2real.model import (
     SHOWN_S,
     SILENT_S,
     Heard,
-    HeatTiers,
     History,
     Requests,
     StopWindow,
@@ -20,6 +19,7 @@ from sim2real_deploy.nodes.rqt_sim2real.model import (
     hottest,
     lines,
 )
+from sim2real_deploy.robots.spec import Temperature
 
 ESTOP = "/safety/estop"
 
@@ -87,7 +87,7 @@ def test_reduced_torque_and_lost_states_are_warnings() -> None:
 
 
 def test_the_hottest_motor_by_this_robots_own_tiers() -> None:
-    tiers = HeatTiers(warn=65.0, stop=90.0)
+    tiers = Temperature(warn=65.0, derate=75.0, sit=80.0, stop=90.0)
     assert hottest({}, tiers).text == ""
     assert hottest({"a": 30.0, "b": 66.0}, tiers).tone is Tone.WARN
     assert hottest({"a": 95.0, "b": 66.0}, tiers).text == "95 °C, a"

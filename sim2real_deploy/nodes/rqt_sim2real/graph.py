@@ -6,7 +6,8 @@ from python_qt_binding.QtCore import QPointF, QRectF, Qt
 from python_qt_binding.QtGui import QColor, QPainter, QPen, QPolygonF
 from python_qt_binding.QtWidgets import QSizePolicy, QWidget
 
-from sim2real_deploy.nodes.rqt_sim2real.model import HeatTiers, History, Tone, heat_tone
+from sim2real_deploy.nodes.rqt_sim2real.model import History, Tone, heat_tone
+from sim2real_deploy.robots.spec import Temperature
 
 INK, GRID, PAPER = "#303030", "#d8d8d8", "#ffffff"
 CURVES = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728")
@@ -52,7 +53,7 @@ class Graph(QWidget):  # type: ignore[misc]
 class HeatBars(QWidget):  # type: ignore[misc]
     """One bar per motor, from cool to the temperature that stops the robot."""
 
-    def __init__(self, tiers: HeatTiers) -> None:
+    def __init__(self, tiers: Temperature) -> None:
         super().__init__()
         self._tiers = tiers
         self._temperatures: Mapping[str, float] = {}

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from sim2real_deploy.robots.spec import Temperature
+
 SILENT_S = 3.0  # control and supervisor both report once a second
 NO_ANSWER_S = 1.0  # a stop is answered within milliseconds
 SHOWN_S = 15.0  # how long an outcome is shown: an older one could be taken for current
@@ -43,14 +45,6 @@ class Heard:
     recording: str = ""
     control_s: float | None = None  # when control last reported
     supervisor_s: float | None = None  # when the safety supervisor last reported
-
-
-@dataclass(frozen=True, slots=True)
-class HeatTiers:
-    """Motor temperatures of one robot, in degrees C."""
-
-    warn: float
-    stop: float
 
 
 def banner(heard: Heard, offered: bool, service: str, now_s: float) -> Line:
@@ -110,14 +104,14 @@ def _count(statistics: Mapping[str, str], names: Sequence[str]) -> Line:
     return Line(text, Tone.WARN if bad else Tone.PLAIN)
 
 
-def hottest(temperatures: Mapping[str, float], tiers: HeatTiers) -> Line:
+def hottest(temperatures: Mapping[str, float], tiers: Temperature) -> Line:
     if not temperatures:
         return Line("")
     name, value = max(temperatures.items(), key=lambda item: item[1])
     return Line(f"{value:.0f} °C, {name}", heat_tone(value, tiers))
 
 
-def heat_tone(value: float, tiers: HeatTiers) -> Tone:
+def heat_tone(value: float, tiers: Temperature) -> Tone:
     return Tone.BAD if value >= tiers.stop else Tone.WARN if value >= tiers.warn else Tone.GOOD
 
 

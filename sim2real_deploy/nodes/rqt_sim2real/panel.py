@@ -14,7 +14,8 @@ from python_qt_binding.QtWidgets import (
 )
 
 from sim2real_deploy.nodes.rqt_sim2real.graph import TONES, Graph, HeatBars
-from sim2real_deploy.nodes.rqt_sim2real.model import HeatTiers, History, Line
+from sim2real_deploy.nodes.rqt_sim2real.model import History, Line
+from sim2real_deploy.robots.spec import Temperature
 
 BUTTONS = {"stop": "sit and stop", "reset": "reset", "stand": "stand", "walk": "walk", "sit": "sit"}
 NAMES = {
@@ -41,7 +42,7 @@ class Panel(QWidget):  # type: ignore[misc]
         ask: Callable[[str], None],
         speed: History,
         torque: History,
-        tiers: HeatTiers,
+        tiers: Temperature,
     ) -> None:
         super().__init__()
         self.setObjectName("rqt_sim2real")

@@ -12,7 +12,6 @@ from sim2real_deploy.errors import Refusal
 from sim2real_deploy.nodes.rqt_sim2real.client import Client
 from sim2real_deploy.nodes.rqt_sim2real.model import (
     REMOTE,
-    HeatTiers,
     History,
     Line,
     Requests,
@@ -101,7 +100,7 @@ class Sim2Real(Plugin):  # type: ignore[misc]
 
     def _open(self) -> None:
         spec = load_robot(self._robot)
-        self._tiers = HeatTiers(spec.temperature.warn, spec.temperature.stop)
+        self._tiers = spec.temperature
         self._requests = Requests()
         self._speed = History(SPEEDS, SPAN_S, STEP_S)
         self._legs = leg_joints(spec)
