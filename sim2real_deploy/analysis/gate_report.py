@@ -99,8 +99,8 @@ def _success(rows: Sequence[Row], threshold: float) -> Section:
 
 
 def _flags(rows: Sequence[Row]) -> Section | None:
-    said: list[list[Cell]] = [[_name(row), flag] for row in rows for flag in row.flags]
-    return Section("Red flags", "", [table(("where", "what"), said)]) if said else None
+    flagged: list[list[Cell]] = [[_name(row), flag] for row in rows for flag in row.flags]
+    return Section("Red flags", "", [table(("where", "what"), flagged)]) if flagged else None
 
 
 def _figures(rows: Sequence[Row]) -> Section:
@@ -205,8 +205,8 @@ def _worst(bundle: Bundle, task: Task, episode: Episode, record: Record) -> Sect
         )
         for i, (axis, unit) in enumerate(zip(AXES, UNITS, strict=True))
     ]
-    said = episode.reason or "it succeeded, like all others"
-    text = f"{scenario.name}, trial {trial}, in {engine}: {said}."
+    outcome = episode.reason or "it succeeded, like all others"
+    text = f"{scenario.name}, trial {trial}, in {engine}: {outcome}."
     try:
         film = _film(bundle, scenario, trial, record, VIDEO_S, VIDEO_EVERY, VIDEO_SIZE)
     except Refusal as refusal:
@@ -226,12 +226,12 @@ def _films(bundle: Bundle, runs: Sequence[tuple[Task, Episode]]) -> Section | No
         _, record = watch_episode(bundle, *task)
         if not record.truths:
             continue
-        said = episode.reason or "succeeds"
+        outcome = episode.reason or "succeeds"
         try:
             film = _film(bundle, task[1], task[2], record, FILM_S, FILM_EVERY, FILM_SIZE)
         except Refusal as refusal:
             return Section("Films", f"None could be drawn: {refusal}")
-        films.append({"caption": f"{name}, trial {task[2]}, {engine}: {said}", "source": film})
+        films.append({"caption": f"{name}, trial {task[2]}, {engine}: {outcome}", "source": film})
     text = "The last seconds of a run of each scenario: one that failed, if any did."
     return Section("Films", text, films=films) if films else None
 

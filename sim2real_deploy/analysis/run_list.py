@@ -106,14 +106,14 @@ def _measure(path: Path) -> dict[str, Any]:
     recorded = Recorded.open(path)
     view = View(recorded, recorded.load(TOPICS))
     figures = figures_of(view)
-    said = recorded.bag.information
+    info = recorded.bag.information
     return {
         "name": path.resolve().name,
         "date": f"{datetime.fromtimestamp(view.start_ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S}",
         "robot": recorded.robot.name,
-        "policy": said.get("policy", ""),
-        "stage": said.get("stage", ""),
-        "real": said.get("real", "") == "true",
+        "policy": info.get("policy", ""),
+        "stage": info.get("stage", ""),
+        "real": info.get("real", "") == "true",
         "walked_s": figures.walked_s,
         "distance_m": figures.distance_m,
         "speed_error": max(figures.speed_error[:2]) if figures.speed_error else None,

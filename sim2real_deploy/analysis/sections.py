@@ -88,8 +88,8 @@ def timeline(view: View) -> Section:
         seconds = view.ticks["seconds"]
         modes = spans(seconds, words[view.ticks["mode"].astype(int)], float(seconds[-1]))
     elif MODE in view.series:
-        said = view.series[MODE]
-        modes = spans(view.seconds(said), texts(said["data"]), end)
+        series = view.series[MODE]
+        modes = spans(view.seconds(series), texts(series["data"]), end)
     else:
         modes = []
     rows = [("mode", modes)]
@@ -120,8 +120,8 @@ def _policies(view: View) -> list[tuple[float, float, str]]:
         return []
     ticks = view.ticks
     walks = np.isin(ticks["mode"], POLICY_MODES)
-    said = np.where(walks, np.array(names)[ticks["policy"].astype(int)], "")
-    return spans(ticks["seconds"], said, float(ticks["seconds"][-1]))
+    labels = np.where(walks, np.array(names)[ticks["policy"].astype(int)], "")
+    return spans(ticks["seconds"], labels, float(ticks["seconds"][-1]))
 
 
 def velocity(view: View) -> Section | None:
@@ -210,8 +210,8 @@ def torque(view: View) -> Section:
         acted = "-"
         if bits is not None:
             shares = {kind: float(np.mean(bits.astype(int) & kind > 0)) for kind in Limit}
-            said = [f"{kind.name.lower()} {share:.2%}" for kind, share in shares.items() if share]
-            acted = ", ".join(said) or "none"
+            parts = [f"{kind.name.lower()} {share:.2%}" for kind, share in shares.items() if share]
+            acted = ", ".join(parts) or "none"
         rms = float(np.sqrt(np.mean(values.astype(np.float64) ** 2)))
         rows.append([name, rms, peak, 100 * peak / float(limits[joint]), acted])
         bounds = (-limits[joint], limits[joint]) if peak > 0.6 * limits[joint] else ()

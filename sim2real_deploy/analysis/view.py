@@ -77,13 +77,13 @@ class View:
         return columns
 
     def about(self) -> str:
-        said = self.bag.information
+        info = self.bag.information
         when = datetime.fromtimestamp(self.start_ns / 1e9, timezone.utc)
         parts = [
             self.robot.title,
-            f"policy {said['policy']}" if said.get("policy") else "",
-            f"stage {said['stage']}" if said.get("stage") else "",
+            f"policy {info['policy']}" if info.get("policy") else "",
+            f"stage {info['stage']}" if info.get("stage") else "",
             f"{self.duration_s:.1f} s from {when:%Y-%m-%d %H:%M:%S} UTC",
-            f"on {said['host']}" if said.get("host") else "",
+            f"on {info['host']}" if info.get("host") else "",
         ]
         return " · ".join(part for part in parts if part)

@@ -27,12 +27,12 @@ class Rosbag2Bag:
         self.path = path
         try:
             whole = yaml.safe_load((path / "metadata.yaml").read_text(encoding="utf-8"))
-            said = whole["rosbag2_bagfile_information"]
-            self._storage = str(said["storage_identifier"])
-            self._compressed = str(said.get("compression_mode") or "NONE").upper() != "NONE"
-            start_ns = int(said["starting_time"]["nanoseconds_since_epoch"])
-            self._span = start_ns, start_ns + int(said["duration"]["nanoseconds"])
-            topics = [_topic(entry) for entry in said["topics_with_message_count"]]
+            info = whole["rosbag2_bagfile_information"]
+            self._storage = str(info["storage_identifier"])
+            self._compressed = str(info.get("compression_mode") or "NONE").upper() != "NONE"
+            start_ns = int(info["starting_time"]["nanoseconds_since_epoch"])
+            self._span = start_ns, start_ns + int(info["duration"]["nanoseconds"])
+            topics = [_topic(entry) for entry in info["topics_with_message_count"]]
         except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError):
             raise Refusal(
                 f"{path}: its metadata.yaml is missing or broken: `ros2 bag reindex` makes it anew"

@@ -145,11 +145,11 @@ def nothing(robot: RobotSpec, seed: int) -> Result:
 def drake(robot: RobotSpec, seed: int) -> Result:
     """Another engine as the robot: two walks to learn from, a third to judge."""
     physics = engine_physics(SECOND)
-    made_of = load_imperfections("default", robot.name)
+    imperfections = load_imperfections("default", robot.name)
     bundle = load_bundle("go2_walk", robot)
     recordings = []
     for number in range(3):
-        body = TwinRobot(robot, imperfections=made_of, seed=seed + number, physics=physics)
+        body = TwinRobot(robot, imperfections=imperfections, seed=seed + number, physics=physics)
         with tempfile.TemporaryDirectory() as folder:
             bag = Path(folder) / f"walk_{number}"
             walk(body, bag, bundle, WALK_S)

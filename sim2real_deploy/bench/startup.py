@@ -83,20 +83,20 @@ def _start() -> Start:
             start_new_session=True,
         )
         assert process.stdout is not None
-        said: list[str] = []
+        output: list[str] = []
         try:
             for line in process.stdout:
                 passed_s = time.monotonic() - start
-                said.append(line)
+                output.append(line)
                 name, _, words = line.strip().partition(" ")
                 if words.startswith("[INFO]"):
                     nodes_s.setdefault(name, passed_s)
                 if STANDS in line:
                     break
                 if passed_s > PATIENCE_S:
-                    raise Refusal(f"bench startup: it does not stand:\n{''.join(said[-20:])}")
+                    raise Refusal(f"bench startup: it does not stand:\n{''.join(output[-20:])}")
             else:
-                raise Refusal(f"bench startup: the stack ended:\n{''.join(said[-20:])}")
+                raise Refusal(f"bench startup: the stack ended:\n{''.join(output[-20:])}")
         finally:
             process.send_signal(signal.SIGINT)
             process.communicate()

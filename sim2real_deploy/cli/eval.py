@@ -107,9 +107,9 @@ def _check_papers(bundle: "Bundle") -> None:
 
     failed = [check for check in static_checks(bundle) if not check.ok]
     if failed:
-        said = "; ".join(f"{check.name}: {check.value:g}, not {check.bound}" for check in failed)
+        why = "; ".join(f"{check.name}: {check.value:g}, not {check.bound}" for check in failed)
         name = bundle.contract.name
-        raise Refusal(f"{name} does not pass the gate: on paper already: {said}")
+        raise Refusal(f"{name} does not pass the gate: on paper already: {why}")
 
 
 def _run(

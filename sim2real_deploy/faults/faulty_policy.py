@@ -57,5 +57,5 @@ def write_faulty_policy(bundle: Bundle, folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "policy.onnx").write_bytes(content)
     changed = {"sha256": hashlib.sha256(content).hexdigest(), "golden": golden}
-    said = contract.model_copy(update=changed).model_dump(mode="json")
-    (folder / "policy.yaml").write_text(yaml.safe_dump(said, sort_keys=False))
+    changed_contract = contract.model_copy(update=changed).model_dump(mode="json")
+    (folder / "policy.yaml").write_text(yaml.safe_dump(changed_contract, sort_keys=False))

@@ -149,8 +149,8 @@ class Stack:
         deadline = time.monotonic() + patience_s
         while not condition():
             if time.monotonic() > deadline:
-                said = json.dumps(self.ask(view=True))
-                raise Refusal(f"not in {patience_s:g} s: {what}; {said}\n{self._last_words()}")
+                view = json.dumps(self.ask(view=True))
+                raise Refusal(f"not in {patience_s:g} s: {what}; {view}\n{self._last_words()}")
             time.sleep(0.1)
 
     @property
@@ -212,8 +212,8 @@ class Stack:
         """Why it no longer walks; "" while it does."""
         if self._walks():
             return ""
-        said = self.ask(view=True)
-        return str(said["safety"].get("message") or f"control is {said['mode']}")
+        view = self.ask(view=True)
+        return str(view["safety"].get("message") or f"control is {view['mode']}")
 
     def _active(self) -> set[str]:
         return set(self.ask(view=True)["safety"]["events"].split(", "))
@@ -228,9 +228,9 @@ class Stack:
 
     def _walks(self) -> bool:
         """Judged by the wire as well, because latched topics outlive their process."""
-        said, last = self.ask(view=True), self.watch.commands
+        view, last = self.ask(view=True), self.watch.commands
         moving = bool(last) and not last[-1].damping and time.monotonic_ns() - last[-1].ns < 5e7
-        return bool(moving and said["mode"] == "walking" and said["safety"]["stop"] == "none")
+        return bool(moving and view["mode"] == "walking" and view["safety"]["stop"] == "none")
 
     def _walk_again(self) -> bool:
         """One attempt; the caller repeats it."""

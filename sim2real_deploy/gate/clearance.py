@@ -102,18 +102,17 @@ def _runs_at(stage: str, sha256: str, runs: Path) -> Iterator[Bag]:
             bag = Bag(folder.parent)
         except Refusal:
             continue  # empty
-        said = bag.information
-        told = said.get("real"), said.get("stage"), sha256 in _digests(bag)
-        if told == ("true", stage, True):
+        info = bag.information
+        if info.get("real") == "true" and info.get("stage") == stage and sha256 in _digests(bag):
             yield bag
 
 
 def _check_run(bag: Bag, stage: str, sha256: str) -> None:
-    said = bag.information
-    if said.get("real") != "true":
+    info = bag.information
+    if info.get("real") != "true":
         raise Refusal("it was not on a real robot")
-    if said.get("stage") != stage:
-        raise Refusal(f"it was at stage '{said.get('stage', '')}'")
+    if info.get("stage") != stage:
+        raise Refusal(f"it was at stage '{info.get('stage', '')}'")
     digests = _digests(bag)
     if sha256 not in digests:
         raise Refusal("it was another policy's")
@@ -147,8 +146,8 @@ def _stopped(series: dict[str, Series]) -> str:
 
 def _digests(bag: Bag) -> list[str]:
     """The sha256 of each policy loaded in this run; older bags hold one."""
-    said = bag.information
-    return said.get("policies_sha256", said.get("policy_sha256", "")).split(",")
+    info = bag.information
+    return info.get("policies_sha256", info.get("policy_sha256", "")).split(",")
 
 
 def _walked_by(series: dict[str, Series], place: int) -> float:

@@ -190,8 +190,8 @@ def talk_by_sockets(environment: MutableMapping[str, str]) -> None:
     if environment.get("RMW_IMPLEMENTATION", FAST_DDS) != FAST_DDS or TRANSPORT in environment:
         return
     environment[TRANSPORT] = "UDPv4"
-    said = environment.keys() & {PROFILES, PROFILES_BEFORE_3, "ROS_STATIC_PEERS"}
-    if environment.get(RANGE) == "LOCALHOST" and not said:
+    chosen = environment.keys() & {PROFILES, PROFILES_BEFORE_3, "ROS_STATIC_PEERS"}
+    if environment.get(RANGE) == "LOCALHOST" and not chosen:
         for name in _profile_names():
             environment[name] = str(config_file("fastdds_localhost.xml"))
         environment[RANGE] = "SYSTEM_DEFAULT"

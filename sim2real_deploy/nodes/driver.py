@@ -258,18 +258,18 @@ class Driver(Node):
 
     def show_slow(self, state: RobotState) -> None:
         """The slow values: battery and motor temperatures."""
-        said = state.whole()
+        whole = state.whole()
         battery = BatteryState(present=True, design_capacity=math.nan, capacity=math.nan)
         battery.header.stamp = self.get_clock().now().to_msg()
-        battery.voltage = float(said.voltage)
-        battery.current = said.battery_current_ma / 1000.0
+        battery.voltage = float(whole.voltage)
+        battery.current = whole.battery_current_ma / 1000.0
         battery.charge = math.nan
-        percent = said.battery_percent
+        percent = whole.battery_percent
         battery.percentage = percent / 100.0 if percent >= 0 else math.nan
         battery.power_supply_status = BatteryState.POWER_SUPPLY_STATUS_DISCHARGING
-        battery.cell_voltage = floats(said.cell_millivolts[: self._spec.battery.cells] / 1000.0)
+        battery.cell_voltage = floats(whole.cell_millivolts[: self._spec.battery.cells] / 1000.0)
         self._battery.publish(battery)
-        self._heat_message.data = floats(said.temperature)
+        self._heat_message.data = floats(whole.temperature)
         self._heat.publish(self._heat_message)
 
     def show_remote(self, state: RobotState) -> None:

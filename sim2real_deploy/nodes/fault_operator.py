@@ -45,9 +45,9 @@ class FaultOperator(Node):
         threading.Thread(target=self._serve, name="standard input", daemon=True).start()
 
     def _note(self) -> None:
-        said = self._stack.safety
-        if said.values:
-            self._safety = facts_of(said) | {"message": said.message}
+        safety = self._stack.safety
+        if safety.values:
+            self._safety = facts_of(safety) | {"message": safety.message}
             for name in filter(None, self._safety["events"].split(", ")):
                 self._events.setdefault(name, time.monotonic_ns())
 

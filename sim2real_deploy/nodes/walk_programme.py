@@ -89,7 +89,7 @@ class WalkProgramme(Node):
     def _reach(self, service: str, mode: str) -> None:
         """Repeat the request until control accepts it, then wait for the mode."""
         client = self._stack.services[service]
-        said = ""
+        last_words = ""
         patience = time.monotonic() + READY_S
         while True:
             self._check_running()
@@ -102,8 +102,8 @@ class WalkProgramme(Node):
                 words = "control is not there yet"
             if time.monotonic() > patience:
                 raise Ended(f"{service}: {words}")
-            if words != said:
-                said = words
+            if words != last_words:
+                last_words = words
                 self.get_logger().info(f"waiting to {service}: {words}")
             time.sleep(ASK_AGAIN_S)
         patience = time.monotonic() + MOVE_S
@@ -122,7 +122,7 @@ class WalkProgramme(Node):
 
     def _walk(self) -> None:
         start = time.monotonic()
-        said = 0
+        shown_s = 0
         try:
             while True:
                 elapsed = time.monotonic() - start
@@ -135,8 +135,8 @@ class WalkProgramme(Node):
                 if self._stack.mode != "walking":
                     raise Ended(f"no longer walking but {self._state()}")
                 self._stack.drive(self._segment.vx, self._segment.vy, self._segment.wz)
-                if int(elapsed) > said:
-                    said = int(elapsed)
+                if int(elapsed) > shown_s:
+                    shown_s = int(elapsed)
                     self._say_status(elapsed)
                 time.sleep(COMMAND_PERIOD_S)
         finally:

@@ -266,14 +266,14 @@ def _mode(link: DdsLink) -> Finding:
 
 
 def _body(state: RobotState, robot: RobotSpec) -> Iterator[Finding]:
-    said = state.whole()
-    hottest = int(said.temperature.argmax())
-    degrees, tiers = float(said.temperature[hottest]), robot.temperature
+    whole = state.whole()
+    hottest = int(whole.temperature.argmax())
+    degrees, tiers = float(whole.temperature[hottest]), robot.temperature
     text = f"{robot.joint_names[hottest]} is the hottest motor, {degrees:.0f} C"
     yield graded("heat", degrees, tiers.derate, tiers.warn, text, "let it cool down")
-    if said.battery_percent >= 0:
-        percent, limits = said.battery_percent, robot.battery
-        text = f"{percent} %, {said.voltage:.1f} V"
+    if whole.battery_percent >= 0:
+        percent, limits = whole.battery_percent, robot.battery
+        text = f"{percent} %, {whole.voltage:.1f} V"
         low, empty = -limits.warn_percent, -limits.stop_percent
         yield graded("battery", -percent, empty, low, text, "charge or change the battery")
     reading = PostureMonitor().measure(Inputs(state=state), state.received_ns)["tilt_rad"]

@@ -180,14 +180,14 @@ def _add_sensors(spec: Any, robot: RobotSpec) -> None:
         spec.add_sensor(name=foot, type=mujoco.mjtSensor.mjSENS_TOUCH, objtype=site, objname=foot)
 
 
-def shape_body(model: Any, robot: RobotSpec, made_of: Imperfections) -> None:
+def shape_body(model: Any, robot: RobotSpec, imperfections: Imperfections) -> None:
     """Give a compiled model the trunk, rotors and bearings of this particular robot."""
-    motors, joints = made_of.motors, robot.joint_count
+    motors, joints = imperfections.motors, robot.joint_count
     if motors.armature is not None:
         model.dof_armature[-joints:] = per_joint(motors.armature, robot, "motors.armature")
     if motors.damping is not None:
         model.dof_damping[-joints:] = per_joint(motors.damping, robot, "motors.damping")
-    shape_trunk(model, made_of.trunk)
+    shape_trunk(model, imperfections.trunk)
 
 
 def shape_trunk(model: Any, trunk: Trunk) -> None:

@@ -189,11 +189,11 @@ class MotorModel:
 
     def warm(self, seconds: float) -> None:
         """Heat and cool the windings for a time, then derate those that are too hot."""
-        made_of = self._made_of.heat
-        if not made_of.rate:
+        law = self._made_of.heat
+        if not law.rate:
             return
-        rise, cooling = made_of.rate * seconds, seconds / made_of.cooling
-        winding = (rise, cooling, made_of.ambient, made_of.derate_from, made_of.derate_to)
+        rise, cooling = law.rate * seconds, seconds / law.cooling
+        winding = (rise, cooling, law.ambient, law.derate_from, law.derate_to)
         heat(self.temperature, self.torque, self._limit, winding, self._bounds)
 
     def set_supply(self, fraction: float) -> None:
