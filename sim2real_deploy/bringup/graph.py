@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from math import isfinite, nan
 from pathlib import Path
 
 from sim2real_deploy.errors import Refusal
@@ -231,9 +232,12 @@ def _dashboard(
 
 def _number(values: Mapping[str, str], name: str) -> float:
     try:
-        return float(values[name])
+        number = float(values[name])
     except ValueError:
-        raise Refusal(f"{name}:={values[name]}: a number was expected") from None
+        number = nan
+    if not isfinite(number):
+        raise Refusal(f"{name}:={values[name]}: a number was expected")
+    return number
 
 
 def _clock() -> str:

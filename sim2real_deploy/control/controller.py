@@ -205,6 +205,17 @@ class Controller:
         self.situation.fault = self.situation.fault or why
         self._event(ModeEvent.ESTOP, now_ns, why)
 
+    def robot_was_away(self, now_ns: int) -> None:
+        """Its counter jumped: it restarted, or this computer slept. If it was driven, it is damped.
+        If it was damped, its own sport mode may hold it by now, and damping beside that would be
+        two writers: nothing is sent until the wire has been claimed anew."""
+        why = "the robot's counter jumped: it restarted, or this computer slept"
+        self.situation.sport_released = False
+        if self.mode in (PASSIVE, DAMPING):
+            self._event(ModeEvent.RESTART, now_ns, why)
+        else:
+            self.fail(why, now_ns)
+
     def damp(self) -> JointCommand:
         """The safe command: it needs neither a state nor limits."""
         np.copyto(self.asked_block, self._damping_block)

@@ -52,6 +52,7 @@ class ControlLoop:
         self._counters = link.counters
         self._not_finite = link.counters.not_finite
         self._lost = link.counters.lost
+        self._leaps = link.counters.leaps
         self._patience_ns = round(PATIENCE_PERIODS * controller.period_ns)
         self._due_ns = link.now_ns() + controller.period_ns
         self._plain: PlainTicks | None = None
@@ -159,6 +160,9 @@ class ControlLoop:
         if self._counters.not_finite != self._not_finite:
             self._not_finite = self._counters.not_finite
             controller.fail("the robot's state holds NaN or infinity", now_ns)
+        if self._counters.leaps != self._leaps:
+            self._leaps = self._counters.leaps
+            controller.robot_was_away(now_ns)
         command = controller.step(state, now_ns, supervision.verdict(now_ns))
         decided = time.perf_counter_ns()
         if command is not None:

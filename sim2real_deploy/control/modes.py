@@ -40,6 +40,7 @@ class ModeEvent(Enum):
     DONE = "done"  # the mode's movement has ended
     STOP = "stop"  # the supervisor: sit, then damp
     ESTOP = "estop"  # the supervisor, or a fault in control: damp now
+    RESTART = "restart"  # the robot, damped, was away: it is its own sport mode's again
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,7 @@ TRANSITIONS: dict[tuple[Mode, ModeEvent], tuple[Mode, tuple[Guard, ...]]] = {
     },
     **{(mode, ModeEvent.DAMP): (Mode.DAMPING, FREE) for mode in Mode},
     **{(mode, ModeEvent.ESTOP): (Mode.DAMPING, FREE) for mode in Mode},
+    (Mode.DAMPING, ModeEvent.RESTART): (Mode.PASSIVE, FREE),
     # Damping sent while somebody else commands makes two writers, which is worse than none.
     (Mode.PASSIVE, ModeEvent.DAMP): (Mode.DAMPING, OURS),
     (Mode.PASSIVE, ModeEvent.ESTOP): (Mode.DAMPING, OURS),

@@ -22,7 +22,10 @@ class Pad:
         self._moving = False
 
     def update(self, held: Remote, now_ns: int) -> ModeRequest | None:
-        """Offer the sticks' velocity; returns a chord's request, once, when it is pressed."""
+        """Offer the sticks' velocity; returns a chord's request, once, when it is pressed. Of one
+        that is off, or whose bytes are not a remote's, only the stop counts."""
+        if not held.on:
+            held = Remote(on=False, pressed=held.pressed & STOP_CHORD)
         sticks = [self._deflection(axis, held) for axis in self._axes]
         dead_man = self._mapping.dead_man
         moving = any(sticks) and (not dead_man or dead_man in held.pressed)

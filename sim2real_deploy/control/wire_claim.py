@@ -60,6 +60,14 @@ class WireClaim:
         self._situation.other_writers = self._who_writes()
         self._situation.sport_released = True
 
+    def confirm(self) -> None:
+        """Before a robot that lies damped gets up: has anybody taken the wire since it was claimed?
+        Releases nothing. Refuses while sport mode is on, which has its own way of getting up."""
+        if self._has_sport_mode and not self._switcher.check().released:
+            self._situation.sport_released = False
+            raise Refusal("the robot's own sport mode is on again: recover it with its remote")
+        self._situation.other_writers = self._who_writes()
+
     def _lies(self) -> bool:
         state = self._link.latest
         if state is None or self._link.now_ns() - state.received_ns > FRESH_NS:

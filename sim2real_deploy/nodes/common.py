@@ -4,6 +4,7 @@ A separate thread takes the signals, so that Ctrl-C reaches the control loop at 
 the executor next wakes up.
 """
 
+import math
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from typing import Any, NoReturn
 
 import rclpy
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rclpy.clock import Clock, ClockType  # type: ignore[attr-defined]
 from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -94,6 +96,8 @@ def declare(node: Node, parameters: Iterable[Parameter]) -> dict[str, Any]:
             ).value
         except (InvalidParameterTypeException, InvalidParameterValueException) as error:
             raise Refusal(f"{node.get_name()}: parameter '{parameter.name}': {error}") from None
+        if isinstance(value, float) and not math.isfinite(value):  # NaN is inside of any range
+            raise Refusal(f"{node.get_name()}: parameter '{parameter.name}' is {value}: no number")
         if parameter.choices and value not in parameter.choices:
             raise Refusal(
                 f"{node.get_name()}: parameter '{parameter.name}' is '{value}'; "
@@ -101,6 +105,12 @@ def declare(node: Node, parameters: Iterable[Parameter]) -> dict[str, Any]:
             )
         values[parameter.name] = value
     return values
+
+
+def every(node: Node, seconds: float, action: Callable[[], None]) -> Any:
+    """A timer by the monotonic clock. rclpy's own keeps the wall clock's time, or the simulated
+    one's: when that is set back, or nobody publishes it, the timer rests until it has caught up."""
+    return node.create_timer(seconds, action, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
 
 def heard(publisher: Any) -> bool:

@@ -149,6 +149,7 @@ class ControlNode(Driver):
             lambda: Participant(values["domain"], values["interface"], "control listens"),
             has_sport_mode=not values["foreign_simulator"],
         )
+        self._claiming = threading.Lock()
         self._chords: queue.SimpleQueue[ModeRequest | None] = queue.SimpleQueue()
         self.connect(controller, self.ask, self._link.now_ns, *pads, values["odom_source"])
         self._statistics = LoopStatistics(self.loop)
@@ -201,21 +202,28 @@ class ControlNode(Driver):
             close()
 
     def ask(self, request: ModeRequest) -> Decision:
-        """Handle a person's request. Before the first movement, if everything else permits it, the
-        wire is claimed; a robot that moves is never delayed by that."""
+        """Handle a person's request. Before a movement out of rest, if everything else permits it,
+        the wire is claimed; a robot that moves is never delayed by that."""
         event = request.event
         if event is ModeEvent.SWITCH:
             return self.loop.switch(request.policy)
-        if event is ModeEvent.STAND and self.loop.controller.mode in IDLE_MODES:
+        if event not in (ModeEvent.STAND, ModeEvent.RECOVER):
+            return self.loop.request(event)
+        with self._claiming:  # two people may ask at once, on the remote and by a service
+            return self._ask_from_rest(event)
+
+    def _ask_from_rest(self, event: ModeEvent) -> Decision:
+        if self.loop.controller.mode in IDLE_MODES:
             foreseen = self.loop.foresee(event)
             if not foreseen.accepted:
                 return foreseen
             try:
                 robot = self._link.robot
                 admission.check_robot(self._interface, self._real, robot.name if robot else "")
-                self._claim.take()
+                self._claim.take() if event is ModeEvent.STAND else self._claim.confirm()
             except Refusal as refusal:
-                return Decision(False, self.loop.controller.mode, f"cannot stand: {refusal}")
+                words = f"cannot {event.value}: {refusal}"
+                return Decision(False, self.loop.controller.mode, words)
         return self.loop.request(event)
 
     def _serve_chords(self) -> None:

@@ -21,7 +21,16 @@ from sim2real_deploy.control.stages import load_stage
 from sim2real_deploy.dashboard.access import page_token
 from sim2real_deploy.dashboard.snapshot import REQUESTS, Answered, Snapshot, Velocity
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import LATCHED, ROBOT, SENSOR, Parameter, ProcessEnd, declare, run
+from sim2real_deploy.nodes.common import (
+    LATCHED,
+    ROBOT,
+    SENSOR,
+    Parameter,
+    ProcessEnd,
+    declare,
+    every,
+    run,
+)
 from sim2real_deploy.nodes.messages import quaternion_of
 from sim2real_deploy.nodes.newest import Newest
 from sim2real_deploy.nodes.stack_client import StackClient
@@ -79,7 +88,7 @@ class Dashboard(Node):
             target=self._draw, args=(1.0 / values["rate"],), name="drawing"
         )
         self._thread.start()
-        self.create_timer(COMMAND_S, self._send_velocity)
+        every(self, COMMAND_S, self._send_velocity)
         secret = f"; the token to command: {token}" if token else ""
         self.get_logger().info(f"open http://{host}:{self._page.port}{secret}")
 

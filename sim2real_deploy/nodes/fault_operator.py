@@ -19,7 +19,7 @@ from rclpy.node import Node
 from std_srvs.srv import Trigger
 
 from sim2real_deploy import topics
-from sim2real_deploy.nodes.common import ROBOT, ProcessEnd, declare, run
+from sim2real_deploy.nodes.common import ROBOT, ProcessEnd, declare, every, run
 from sim2real_deploy.nodes.messages import facts_of
 from sim2real_deploy.nodes.stack_client import StackClient
 from sim2real_deploy.runtime.realtime import prefer_this_process
@@ -41,7 +41,7 @@ class FaultOperator(Node):
         robot = declare(self, (ROBOT,))["robot"]
         self._stack = StackClient(self, robot, REQUESTS, updated=self._note, depth=CROWD)
         self._teleop = StackClient(self, robot, ("estop",), velocity=topics.VELOCITY_TELEOP)
-        self.create_timer(VELOCITY_PERIOD_S, self._steer)
+        every(self, VELOCITY_PERIOD_S, self._steer)
         threading.Thread(target=self._serve, name="standard input", daemon=True).start()
 
     def _note(self) -> None:

@@ -31,6 +31,7 @@ from sim2real_deploy.nodes.common import (
     Parameter,
     ProcessEnd,
     declare,
+    every,
     run,
 )
 from sim2real_deploy.nodes.raw_topics import RawTopics
@@ -100,8 +101,8 @@ class Recorder(Node):
         self._diagnostics = self.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
         self._run_name = self.create_publisher(String, "~/run", LATCHED)
         self.create_service(Trigger, "~/pin", self._pin)
-        self.create_timer(DISCOVER_S, self._discover)
-        self.create_timer(1.0, self._report)
+        every(self, DISCOVER_S, self._discover)
+        every(self, 1.0, self._report)
         for thread in self._threads:
             thread.start()
         self.get_logger().info(f"recording into {self.recording.directory}")

@@ -18,7 +18,7 @@ from rosgraph_msgs.msg import Clock
 from sim2real_deploy.bags import Bag, Message, Topic, definitions
 from sim2real_deploy.bags.playback import PlaybackClock
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.nodes.common import Parameter, ProcessEnd, declare, run
+from sim2real_deploy.nodes.common import Parameter, ProcessEnd, declare, every, run
 from sim2real_deploy.nodes.keyboard import raw_terminal
 from sim2real_deploy.topics import DIAGNOSTICS, JOY, VELOCITY
 
@@ -55,8 +55,8 @@ class Replay(Node):
         for topic in self._bag.topics.values():
             self._advertise(topic)
         self._clock_output = self.create_publisher(Clock, "/clock", 10)
-        self.create_timer(CLOCK_S, self._publish_clock)
-        self.create_timer(LISTEN_S, self._check_nobody_else)  # discovery may have been slow
+        every(self, CLOCK_S, self._publish_clock)
+        every(self, LISTEN_S, self._check_nobody_else)  # discovery may have been slow
         for problem in self._bag.problems:
             self.get_logger().warning(problem)
         self._thread.start()

@@ -34,6 +34,7 @@ from sim2real_deploy.nodes.common import (
     Parameter,
     ProcessEnd,
     declare,
+    every,
     run,
 )
 from sim2real_deploy.preflight import admission
@@ -125,8 +126,8 @@ class SafetySupervisor(Node):
         serve(topics.RESET, self._on_reset)
         self.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, 10)
         self.create_subscription(String, topics.RUN, self._on_run, LATCHED)
-        self.create_timer(0.05, self._tell)
-        self.create_timer(1.0, self._diagnose)
+        every(self, 0.05, self._tell)
+        every(self, 1.0, self._diagnose)
         self._told: DiagnosticStatus | None = None
         self._leaving = threading.Event()
         watches = [self._look_around]

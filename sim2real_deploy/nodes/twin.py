@@ -27,6 +27,7 @@ from sim2real_deploy.nodes.common import (
     Parameter,
     ProcessEnd,
     declare,
+    every,
     heard,
     run,
 )
@@ -91,7 +92,7 @@ class Twin(Node):
         self.create_service(Trigger, "~/clear_faults", self._on_clear)
         # In its own thread: an executor's timer would cost twenty times as much.
         self._mirror = threading.Thread(target=self._publish_truth, name="truth")
-        self.create_timer(1.0, self._report)
+        every(self, 1.0, self._report)
         self._told_faults: str | None = None
         self._tell_faults()
         calm_interpreter()

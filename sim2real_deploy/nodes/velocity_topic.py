@@ -10,6 +10,8 @@ from typing import Any
 from geometry_msgs.msg import Twist, TwistStamped
 from rclpy.node import Node
 
+from sim2real_deploy.nodes.common import every
+
 LOOK_S = 0.5
 _STAMPED = "geometry_msgs/msg/TwistStamped"
 
@@ -32,7 +34,7 @@ class VelocityTopic:
         self._stamped = False
         self._told_both = False
         self._subscription = self._subscribe()
-        node.create_timer(LOOK_S, self._look)
+        every(node, LOOK_S, self._look)
 
     def _subscribe(self) -> Any:
         kind, callback = self._callbacks[self._stamped]

@@ -26,8 +26,11 @@ def run_directory(namespace: str, domain: int) -> Path:
     directory = root / "sim2real_deploy" / f"{robot}-{domain}"
     for folder in (root, directory.parent, directory):
         folder.mkdir(mode=0o700, exist_ok=True)
-        if folder.stat().st_uid != os.getuid():
+        state = folder.stat()
+        if state.st_uid != os.getuid():
             raise Refusal(f"{folder}: belongs to another user; remove it or set XDG_RUNTIME_DIR")
+        if folder is not root and state.st_mode & 0o077:
+            raise Refusal(f"{folder}: other users may enter it; `chmod 700 {folder}`")
     return directory
 
 

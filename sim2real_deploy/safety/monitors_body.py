@@ -117,7 +117,7 @@ class RemoteMonitor:
         if self._remote.on or (self._alive_ns is None and state is not None):
             self._alive_ns = now_ns
         walking = inputs.report is not None and inputs.report.mode == WALKING
-        held = self._dead_man in self._remote.pressed
+        held = self._remote.on and self._dead_man in self._remote.pressed
         if not walking or held or self._held_ns is None:
             self._held_ns = now_ns
         return {

@@ -28,7 +28,7 @@ class StateMonitor:
         {
             *("state_corrupt_per_s", "state_not_finite_per_s", "idle_state_age_s", "state_age_s"),
             *("state_unchanged_s", "state_rate_loss", "state_rate_excess"),
-            *("mixed_states_per_s", "idle_mixed_states_per_s"),
+            *("mixed_states_per_s", "idle_mixed_states_per_s", "state_leaps_per_s"),
         }
     )
 
@@ -41,7 +41,7 @@ class StateMonitor:
         self._changed_ns = 0
         self._content = b""
         self._received, self._corrupt, self._not_finite = Rate(), Rate(), Rate()
-        self._mixed = Rate()
+        self._mixed, self._leaps = Rate(), Rate()
 
     def measure(self, inputs: Inputs, now_ns: int) -> Readings:
         counters = inputs.counters
@@ -53,12 +53,14 @@ class StateMonitor:
         self._listen(inputs.state, counters.duplicate, now_ns)
         mixed = Reading(self._mixed(counters.foreign + counters.leaps, now_ns))
         readings["mixed_states_per_s" if inputs.driving else "idle_mixed_states_per_s"] = mixed
+        leaps = Reading(self._leaps(counters.leaps, now_ns))
         share = self._share(counters.received, now_ns)
         if self._last_ns is not None:
             age = Reading(self._silence_s)
             readings["idle_state_age_s"] = age
             if inputs.driving:
                 readings["state_age_s"] = age
+                readings["state_leaps_per_s"] = leaps
                 readings["state_unchanged_s"] = Reading((self._last_ns - self._changed_ns) / 1e9)
                 readings["state_rate_loss"] = None if share is None else Reading(1.0 - share)
                 readings["state_rate_excess"] = None if share is None else Reading(share - 1.0)

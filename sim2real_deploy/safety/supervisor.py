@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.robots.spec import MOST_KD, RobotSpec
+from sim2real_deploy.robots.spec import LEAST_DAMPING, MOST_KD, RobotSpec
 from sim2real_deploy.robots.state import JointCommand
 from sim2real_deploy.safety.chain import Stop, Verdict
 from sim2real_deploy.safety.envelope import CommandEnvelope
@@ -189,11 +189,11 @@ class Supervisor:
 
 
 def is_damping(command: JointCommand) -> bool:
-    """Whether it only resists motion, with a gain that a motor bears: no position, speed or torque
-    is commanded."""
+    """Whether it only resists motion, with a gain that brakes a leg and that a motor bears: no
+    position, speed or torque is commanded."""
     return (
         not command.kp.any()
         and not command.torque.any()
         and not command.dq.any()
-        and bool((command.kd > 0).all() and (command.kd <= MOST_KD).all())
+        and bool((command.kd >= LEAST_DAMPING).all() and (command.kd <= MOST_KD).all())
     )

@@ -36,6 +36,7 @@ from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.messages import FAMILIES, LOW_CMD
 
 LOOK_S = 0.004
+LAST_DAMPING = 25  # commands in control's place before it ends: one might get lost
 REMEMBERED_S = 3.0  # seconds of state kept for the incident file
 LEVELS = {"stop": Stop.STOP, "estop": Stop.ESTOP}  # what people may call
 
@@ -77,6 +78,7 @@ class SupervisorLoop:
         self._commands = link.participant.reader(LOW_CMD, FAMILIES[robot.wire.family].command)
         self._wire = CommandWatch(robot, link.participant.who, link.participant.key)
         self._control: ControlProcess | None = None
+        self._leaps = 0
         self.commands = False  # we damp the robot in control's place
         self._heartbeat_ns = 0
         self._asked = threading.Condition()
@@ -144,6 +146,9 @@ class SupervisorLoop:
             while not self._stopping.is_set():
                 due = self._rest_until(due)
                 self._cycle(self._link.wait(0.0), self.now_ns())
+            for _ in range(LAST_DAMPING if self.commands else 0):
+                self._link.send(self._damping)
+                time.sleep(LOOK_S)
         except BaseException as error:
             self.failure = error
             raise
@@ -225,7 +230,10 @@ class SupervisorLoop:
             if self._control is not None:
                 self._control.kill()
             self.chain.forget()
+        counters = self._link.counters
         self.commands = self.commands and self.supervisor.taken_over
+        if counters.leaps != self._leaps:  # the robot restarted: it is its sport mode's again
+            self._leaps, self.commands = counters.leaps, False
         if self.commands:
             self._link.send(self._damping)
         changed = decision.verdict != self.verdict

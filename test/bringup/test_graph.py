@@ -79,6 +79,12 @@ def test_a_mistake_is_refused_by_name(given, words):
         graph("go2_walk", **given)
 
 
+@pytest.mark.parametrize("duration", ["soon", "nan", "inf"])
+def test_a_duration_is_a_number(duration):
+    with pytest.raises(Refusal, match=f"duration:={duration}: a number was expected"):
+        graph("walk_programme", duration=duration)
+
+
 def test_a_replay_needs_a_bag_and_numbers():
     with pytest.raises(Refusal, match="bag:=FOLDER"):
         graph("replay", bag="")

@@ -220,6 +220,43 @@ def test_whatever_ends_the_loop_damping_is_the_last_thing_sent(sample):
         np.testing.assert_array_equal(command.kd, SPEC.damping)
 
 
+def leap(stack):
+    """The robot's counter goes on elsewhere."""
+    stack.link.latest.tick -= 60_000
+    stack.cycle()
+    assert stack.link.counters.leaps == 1
+
+
+def test_beside_a_robot_that_restarted_nothing_is_sent(sample):
+    """It comes up in its own sport mode, which stands it up: the damping of the stop before, still
+    sent, made two writers."""
+    stack = Stack(sample)
+    stack.ask(ModeEvent.DAMP)
+    stack.cycle()
+    assert stack.controller.mode is Mode.DAMPING
+    leap(stack)
+    assert stack.controller.mode is Mode.PASSIVE
+    sent = stack.link.counters.sent
+    stack.cycle(0.1)
+    assert stack.link.counters.sent == sent
+    refused = stack.ask(ModeEvent.STAND)
+    assert "sport mode is not released" in refused.words, "the wire has to be claimed anew"
+    stack.loop._leave()
+    assert stack.link.counters.sent == sent
+
+
+def test_a_robot_whose_counter_leaps_while_it_is_driven_is_damped(sample):
+    stack = Stack(sample)
+    stack.ask(ModeEvent.STAND)
+    stack.until(Mode.STANDING)
+    leap(stack)
+    assert stack.controller.mode is Mode.DAMPING
+    assert "it restarted, or this computer slept" in stack.controller.situation.fault
+    sent = stack.link.counters.sent
+    stack.cycle(0.1)
+    assert stack.link.counters.sent == sent + 50, "it may still hold our last command"
+
+
 def test_a_wire_that_was_never_ours_is_left_alone(sample):
     stack = Stack(sample)
     stack.controller.situation.other_writers = "somebody"

@@ -46,6 +46,18 @@ def test_full_stick_is_the_stages_most(held, expected):
     assert settle(velocity, 0, lambda now: pad.update(held, now)) == pytest.approx(expected)
 
 
+def test_of_a_remote_that_is_off_the_stop_alone_counts():
+    """What is no remote's bytes by its header once drove the robot all the same."""
+    velocity = VelocityCommand(STAGE)
+    pad = Pad(velocity, REMOTE)
+    off = Remote(ly=1.0, on=False)
+    assert settle(velocity, 0, lambda now: pad.update(off, now)) == (0, 0, 0)
+    stand = Remote(pressed=frozenset({"L2", "A"}), on=False)
+    assert pad.update(stand, 0) is None
+    stop = Remote(pressed=frozenset({"L2", "B"}), on=False)
+    assert pad.update(stop, 0) == ModeRequest(ModeEvent.DAMP)
+
+
 def test_a_hand_on_the_remote_wins_over_programs_until_it_rests():
     velocity = VelocityCommand(STAGE)
     pad = Pad(velocity, REMOTE)

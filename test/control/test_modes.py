@@ -58,6 +58,7 @@ EXPECTED = {
     (Mode.DAMPING, ModeEvent.STAND): (Mode.STANDING_UP, BAD | MAY_START),
     (Mode.DAMPING, ModeEvent.DAMP): (Mode.DAMPING, {}),
     (Mode.DAMPING, ModeEvent.ESTOP): (Mode.DAMPING, {}),
+    (Mode.DAMPING, ModeEvent.RESTART): (Mode.PASSIVE, {}),
     (Mode.DAMPING, ModeEvent.RECOVER): (Mode.RECOVERING, DRIVE | MAY_START | GET_UP),
     (Mode.RECOVERING, ModeEvent.DONE): (Mode.STANDING_UP, BAD | MAY_START),
     (Mode.RECOVERING, ModeEvent.STOP): (Mode.DAMPING, {}),

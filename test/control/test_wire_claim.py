@@ -16,6 +16,7 @@ from sim2real_deploy.twin.robot import TwinRobot
 from sim2real_deploy.twin.sport import STAND_UP
 from sim2real_deploy.wire.channels import Participant
 from sim2real_deploy.wire.dds_link import DdsLink
+from sim2real_deploy.wire.motion_switcher import SELECT
 from support.twin_support import ROBOT
 from support.wire_support import free_domain
 
@@ -112,6 +113,19 @@ def test_sport_mode_is_never_released_under_a_robot_that_stands(
         world.claim.take()
     assert world.mode == "normal"
     assert not world.situation.sport_released
+
+
+def test_a_robot_that_gets_up_is_still_ours(world: World) -> None:
+    """What was true when it was claimed, perhaps an hour ago, was once believed."""
+    world.claim.take()
+    world.claim.confirm()
+    assert world.situation.sport_released
+    assert world.situation.other_writers == ""
+    world.twin.ask(lambda twin: twin.sport.serve_switcher(SELECT, '{"name": "normal"}', 0))
+    with pytest.raises(Refusal, match="sport mode is on again"):
+        world.claim.confirm()
+    assert not world.situation.sport_released
+    assert world.mode == "normal", "nothing is released under a robot that may stand"
 
 
 def test_without_a_fresh_state_nothing_is_released(world: World) -> None:

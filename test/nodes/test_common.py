@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sim2real_deploy.paths import config_file
+from support.places import ROOT
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: pip install -e '.[ros]'")
 
@@ -112,6 +113,49 @@ def test_a_bad_parameter_is_refused_by_name(value):
     assert "domain" in err
     assert "Traceback" not in err
     assert out == ""
+
+
+@pytest.mark.parametrize("value", [".nan", ".inf", "-.inf"])
+def test_a_parameter_that_is_no_number_is_refused(value):
+    """NaN is inside of any range: as a rate it made the mirror spin."""
+    node = NODE.replace("WIRE)", "RATE)").replace('["domain"]', '["rate"]')
+    rate = 'from sim2real_deploy.nodes.common import Parameter\nRATE = [Parameter("rate", 1.0, "")]'
+    process = subprocess.run(
+        [sys.executable, "-c", f"{rate}\n{node}", "--ros-args", "-p", f"rate:={value}"],
+        env={**os.environ, "ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert "parameter 'rate' is" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert process.returncode == 2
+
+
+TIMED = textwrap.dedent("""
+    import rclpy
+    from rclpy.parameter import Parameter
+    from sim2real_deploy.nodes.common import every
+    rclpy.init()
+    simulated = Parameter("use_sim_time", value=True)
+    node = rclpy.create_node("timed", parameter_overrides=[simulated])
+    every(node, 0.01, lambda: print("told", flush=True))
+    for _ in range(3):
+        rclpy.spin_once(node, timeout_sec=5.0)
+""")
+
+
+def test_what_a_node_tells_waits_for_no_other_clock():
+    """`ros2 param set ... use_sim_time true`, or a wall clock that was set back, silenced the
+    supervisor: its state, its log, and that its own loop had failed."""
+    environment = {**os.environ, "ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"}
+    told = subprocess.run(
+        [sys.executable, "-c", TIMED], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert told.stdout.count("told") >= 2, told.stderr
+    for module in (ROOT / "sim2real_deploy" / "nodes").rglob("*.py"):
+        if module.name != "common.py":
+            assert "create_timer(" not in module.read_text(encoding="utf-8"), module
 
 
 def test_a_node_whose_launcher_is_gone_does_not_start():

@@ -1,6 +1,7 @@
 """What the safety and control nodes tell a person, and what a message may not make them do."""
 
 import queue
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,8 +57,21 @@ class Claimed(Exception):
     """The wire was claimed."""
 
 
-def claim() -> None:
-    raise Claimed
+class Confirmed(Exception):
+    """Who has the wire was asked again."""
+
+
+class Claim:
+    def __init__(self) -> None:
+        self.asking = threading.Lock()
+
+    def take(self) -> None:
+        assert self.asking.locked(), "two at once would share one answer, and one claim"
+        raise Claimed
+
+    def confirm(self) -> None:
+        assert self.asking.locked()
+        raise Confirmed
 
 
 def asking(mode: Mode, allowed: bool) -> Any:
@@ -68,13 +82,17 @@ def asking(mode: Mode, allowed: bool) -> Any:
         foresee=lambda _: decision,
         request=lambda _: decision,
     )
-    return SimpleNamespace(
+    claim = Claim()
+    node: Any = SimpleNamespace(
         loop=loop,
         _link=SimpleNamespace(robot=None),
-        _claim=SimpleNamespace(take=claim),
+        _claim=claim,
+        _claiming=claim.asking,
+        _ask_from_rest=lambda event: ControlNode._ask_from_rest(node, event),
         _interface="lo",
         _real=False,
     )
+    return node
 
 
 def test_the_wire_is_claimed_after_the_guards_and_never_while_it_moves() -> None:
@@ -84,6 +102,13 @@ def test_the_wire_is_claimed_after_the_guards_and_never_while_it_moves() -> None
         ControlNode.ask(asking(Mode.PASSIVE, allowed=True), stand)
     assert not ControlNode.ask(asking(Mode.PASSIVE, allowed=False), stand).accepted
     assert ControlNode.ask(asking(Mode.WALKING, allowed=True), stand).accepted
+
+
+def test_before_it_gets_up_somebody_looks_who_has_the_wire() -> None:
+    recover = ModeRequest(ModeEvent.RECOVER)
+    with pytest.raises(Confirmed):
+        ControlNode.ask(asking(Mode.DAMPING, allowed=True), recover)
+    assert not ControlNode.ask(asking(Mode.DAMPING, allowed=False), recover).accepted
 
 
 def test_a_message_does_not_choose_where_files_go(tmp_path: Path) -> None:

@@ -98,6 +98,20 @@ def test_robots_meet_by_namespace_and_domain(
         assert directory.stat().st_uid == os.getuid()
 
 
+def test_a_folder_that_others_may_enter_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may replace a socket answers in control's place."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    directory = run_directory("/", 0)
+    for folder in (directory, directory.parent):
+        folder.chmod(0o770)
+        with pytest.raises(Refusal, match=f"chmod 700 {folder}"):
+            run_directory("/", 0)
+        folder.chmod(0o700)
+    assert run_directory("/", 0) == directory
+
+
 def test_without_a_runtime_directory_there_is_one_under_tmp(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -413,6 +413,14 @@ def test_the_dead_man_counts_while_it_walks_and_the_button_is_free() -> None:
     assert value(control, "dead_man_s", replace(free, report=None), 400 * MS) == 0
 
 
+def test_a_button_of_a_remote_that_is_off_is_not_held() -> None:
+    control, off = RemoteMonitor("R1"), bytes(2) + buttons("R1")[2:]
+    assert value(control, "dead_man_s", with_state(remote=off), 0) == 0
+    assert value(control, "dead_man_s", with_state(remote=off), 400 * MS) == pytest.approx(0.4)
+    chord = bytes(2) + buttons("L2", "B")[2:]
+    assert value(control, "remote_estop", with_state(remote=chord), 500 * MS) == 1, "a stop is"
+
+
 def test_a_walk_under_way_at_the_first_look_needs_its_dead_man_too() -> None:
     control = RemoteMonitor("R1")
     assert value(control, "dead_man_s", with_state(), 5 * S) == 0

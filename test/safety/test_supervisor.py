@@ -15,6 +15,7 @@ from sim2real_deploy.safety.chain import CLEAR, Stop
 from sim2real_deploy.safety.events import Reaction
 from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.safety.supervisor import CycleResult, Supervisor, is_damping
+from sim2real_deploy.wire import remote
 from sim2real_deploy.wire.link import LinkCounters
 from support.safety_world import (
     DAMPING,
@@ -111,6 +112,7 @@ FAULTS: list[tuple[str, dict[str, Any], float]] = [
     ("command_not_finite", {"command_not_finite": 1}, 0.002),
     ("second_writer", {"rivals": ("rogue on host",)}, 0.002),
     ("second_state", {"counters": LinkCounters(foreign=5)}, 0.002),
+    ("state_leap", {"counters": LinkCounters(leaps=1)}, 0.002),
     ("motor_off", {"state": {"motor_mode": np.uint8(1) - np.uint8(1) * JOINT}}, 0.05),
     ("command_range", {"command": command(q=GO2.stand_pose + np.float32(4) * JOINT, kp=1)}, 0.002),
     ("command_gain", {"command": command(kp=1000)}, 0.002),
@@ -235,6 +237,19 @@ def test_two_robots_on_the_bus_may_not_be_driven() -> None:
     assert not world.decision.verdict.may_start
 
 
+def test_a_computer_that_slept_or_a_robot_that_restarted_is_no_robot_to_drive() -> None:
+    """The monotonic clock rests while a computer sleeps: afterwards nothing looked late, and the
+    walk went on with a state from half a minute later."""
+    world = World()
+    world.run(0.2)
+    assert world.until_stop(counters=LinkCounters(leaps=1)) == pytest.approx(0.002)
+    assert world.keys == ["state_leap"]
+    lying = World()
+    lying.run(0.2, **OBEYING)
+    lying.run(1.0, counters=LinkCounters(leaps=1), **OBEYING)
+    assert lying.keys == [], "a robot that is not driven may restart"
+
+
 def test_more_states_than_a_robot_sends_are_a_second_robots() -> None:
     world = World()
     for count in range(1000):
@@ -286,7 +301,7 @@ def test_an_event_that_goes_for_want_of_a_reading_is_told() -> None:
 def test_the_dead_man_option_stops_a_walk_without_a_hand_on_it() -> None:
     world = World()
     world.supervisor = Supervisor(GO2, EVENTS, dead_man="R2")
-    world.run(1.0, state={"remote": b"\0\0\x10" + bytes(37)})
+    world.run(1.0, state={"remote": remote.HEADER + b"\x10" + bytes(37)})
     assert world.until_stop() == pytest.approx(0.302)
     assert world.supervisor.latched is Stop.STOP
     assert world.keys == ["dead_man"]
@@ -801,6 +816,7 @@ def test_a_second_takeover_works_as_the_first() -> None:
 def test_damping_is_resistance_and_nothing_else() -> None:
     assert is_damping(JointCommand.damping(12, 3.0))
     assert is_damping(JointCommand.damping(12, 0.5)), "a soft one, too"
+    assert not is_damping(JointCommand.damping(12, 0.49)), "one that lets the robot drop"
     for field in ("kp", "torque", "dq"):
         command = JointCommand.damping(12, 3.0)
         getattr(command, field).flags.writeable = True

@@ -15,7 +15,7 @@ from sim2real_deploy.runtime.local_channel import LocalChannel
 from sim2real_deploy.safety.chain import HEARTBEAT_TIMEOUT_NS, Heartbeat, Stop
 from sim2real_deploy.safety.settings import load_events
 from sim2real_deploy.supervisor.command_watch import CommandWatch
-from sim2real_deploy.supervisor.loop import LOOK_S, SupervisorLoop
+from sim2real_deploy.supervisor.loop import LAST_DAMPING, LOOK_S, SupervisorLoop
 from sim2real_deploy.wire.channels import Sample
 from sim2real_deploy.wire.dds_link import DdsLink
 from sim2real_deploy.wire.domains import free_domain
@@ -158,6 +158,27 @@ def test_a_passive_control_that_dies_is_not_damped_beside_sport_mode(
     assert loop.verdict.stop is Stop.ESTOP
     assert loop.commands is damps
     assert bool(loop._link.counters.sent) is damps
+
+
+def test_a_supervisor_that_damps_does_not_end_with_one_command(watched: Watched) -> None:
+    """A launcher ends it in the moment in which control has died."""
+    loop = watched.loop
+    loop.supervisor.taken_over = loop.commands = True
+    loop._stopping.set()
+    before = loop._link.counters.sent
+    loop._thread.join()
+    assert loop._link.counters.sent - before >= LAST_DAMPING
+
+
+def test_beside_a_robot_that_restarted_the_supervisor_sends_nothing(watched: Watched) -> None:
+    loop = gone(watched, drives=True, leaving=False)
+    loop._wire._control = DAMPING.participant
+    loop._cycle(None, loop.now_ns())
+    assert loop.commands
+    loop._link.counters.leaps += 1
+    loop._cycle(None, loop.now_ns())
+    assert not loop.commands
+    assert loop.verdict.stop is Stop.ESTOP
 
 
 def test_a_wild_command_before_a_good_one_is_an_estop(watched: Watched) -> None:
