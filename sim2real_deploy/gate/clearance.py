@@ -4,14 +4,17 @@ Above the lowest stage two things are required: a passed gate for this very netw
 at the stage below for which a report was made. So stages rise one at a time.
 """
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from sim2real_deploy.bags import Bag
 from sim2real_deploy.bags.cdr import texts
 from sim2real_deploy.bags.recorded import Recorded, Series, labelled
+from sim2real_deploy.bags.runs import attached
 from sim2real_deploy.control.modes import Mode
 from sim2real_deploy.control.stages import stages_up_to
 from sim2real_deploy.errors import Refusal
@@ -29,6 +32,13 @@ _ERROR = 2  # level of a diagnostic status: a stop is in force
 _BEFORE_NS = 200_000_000  # control may report damping before safety reports the stop
 
 
+class Files(NamedTuple):
+    """Digests of the two that a policy is: with other gains or scales it is another one."""
+
+    network: str
+    contract: str
+
+
 def check_clearance(
     policy: str, robot: str, stage: str, runs: Path, last_run: str, waiver: str
 ) -> None:
@@ -41,7 +51,8 @@ def check_clearance(
     folder = bundle_folder(policy)
     if waiver != WAIVER:
         _check_gate(folder, robot, stage)
-    _check_last_run(stages[-2], sha256_of(folder / "policy.onnx"), runs, last_run)
+    own = Files(*(sha256_of(folder / name) for name in ("policy.onnx", "policy.yaml")))
+    _check_last_run(stages[-2], own, runs, last_run)
 
 
 def _check_gate(folder: Path, robot: str, stage: str) -> None:
@@ -73,22 +84,22 @@ def _check_row(row: GateRow, digest: str) -> None:
         raise Refusal(f"{name}: {row.successes} of {row.runs} succeed")
 
 
-def _check_last_run(below: str, sha256: str, runs: Path, given: str) -> None:
+def _check_last_run(below: str, own: Files, runs: Path, given: str) -> None:
     asked = f"a run of this policy on a real robot at stage '{below}' that went well"
     if given:
         try:
-            _check_run(Bag(Path(given)), below, sha256)
+            _check_run(Bag(Path(given)), below, own)
         except Refusal as refusal:
             raise Refusal(f"last_run:={given}: is not {asked}: {refusal}") from None
         return
-    newest = next(_runs_at(below, sha256, runs), None)
+    newest = next(_runs_at(below, own.network, runs), None)
     if newest is None:
         raise Refusal(
             f"stages rise one at a time: {asked} is asked for, and none is in {runs}. Walk it "
             f"with stage:={below}, or name one in another folder with last_run:=FOLDER"
         )
     try:
-        _check_run(newest, below, sha256)
+        _check_run(newest, below, own)
     except Refusal as refusal:
         raise Refusal(
             f"stages rise one at a time: the last run at stage '{below}', {newest.path}: {refusal}"
@@ -107,15 +118,18 @@ def _runs_at(stage: str, sha256: str, runs: Path) -> Iterator[Bag]:
             yield bag
 
 
-def _check_run(bag: Bag, stage: str, sha256: str) -> None:
+def _check_run(bag: Bag, stage: str, own: Files) -> None:
     info = bag.information
     if info.get("real") != "true":
         raise Refusal("it was not on a real robot")
     if info.get("stage") != stage:
         raise Refusal(f"it was at stage '{info.get('stage', '')}'")
     digests = _digests(bag)
-    if sha256 not in digests:
+    if own.network not in digests:
         raise Refusal("it was another policy's")
+    contract = bag.attachments.get(attached("policy.yaml", digests.index(own.network)), b"")
+    if hashlib.sha256(contract).hexdigest() != own.contract:
+        raise Refusal("policy.yaml has changed since: its gains and scales are another policy's")
     series = Recorded(bag).load((MODE, SAFETY, STATISTICS, TICKS))
     if SAFETY not in series or MODE not in series:
         raise Refusal("it has no topics of modes or of safety")
@@ -124,7 +138,7 @@ def _check_run(bag: Bag, stage: str, sha256: str) -> None:
         raise Refusal(f"safety stopped it: {stopped}")
     walked_s = _walked_s(series)
     if len(digests) > 1:  # only what this very policy walked counts for it
-        walked_s = min(walked_s, _walked_by(series, digests.index(sha256)))
+        walked_s = min(walked_s, _walked_by(series, digests.index(own.network)))
     if walked_s < WALKED_S:
         raise Refusal(f"it walked {walked_s:.0f} s, at least {WALKED_S:.0f} are asked for")
     report = bag.path / "report.html"

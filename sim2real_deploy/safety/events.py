@@ -109,10 +109,6 @@ def _state() -> tuple[Event, ...]:
         Event("second_state_idle", "idle_mixed_states_per_s", 4, "1/s", 0, REFUSE_START,
               "states of two robots on rt/lowstate: {value}",
               "end the other robot or simulator on this bus", (0, 10), REFUSE_START),
-        Event("state_leap", "state_leaps_per_s", 0, "1/s", 0, ESTOP,
-              "the robot's counter jumped by over a second while it was driven: it restarted, or "
-              "this computer slept ({value})", "do not let the computer sleep; call reset",
-              (0, 0), ESTOP),
         Event("state_lossy", "state_rate_loss", 0.05, "of the rate", 2.0, WARN,
               "{value} of the state messages is missing", "check the network and the load",
               (0.01, 0.3), NOTE, 30.0),

@@ -8,6 +8,7 @@ from sim2real_deploy.robots.spec import RobotSpec
 from sim2real_deploy.robots.state import RobotState
 from sim2real_deploy.safety.chain import RECOVERING
 from sim2real_deploy.safety.inputs import Inputs, Rate, Reading, Readings
+from sim2real_deploy.wire.intake import LEAP_MS
 
 LIES_NS = 2_000_000_000  # after damping for this long a robot has come to rest
 GYROSCOPE_RANGE = 34.9  # rad/s: +-2000 deg/s, the full scale of the usual sensor
@@ -21,14 +22,15 @@ class StateMonitor:
     """Whether rt/lowstate is alive, changing, on time, intact and from one robot.
 
     Silence counts only while this process runs: when the computer stalls for a moment, it is not
-    the robot that fell silent.
+    the robot that fell silent. But a driven robot whose own counter leaps was without us for so
+    long: it restarted, or this computer slept, and the monotonic clock with it.
     """
 
     MEASURES: ClassVar = frozenset(
         {
             *("state_corrupt_per_s", "state_not_finite_per_s", "idle_state_age_s", "state_age_s"),
             *("state_unchanged_s", "state_rate_loss", "state_rate_excess"),
-            *("mixed_states_per_s", "idle_mixed_states_per_s", "state_leaps_per_s"),
+            *("mixed_states_per_s", "idle_mixed_states_per_s"),
         }
     )
 
@@ -53,14 +55,13 @@ class StateMonitor:
         self._listen(inputs.state, counters.duplicate, now_ns)
         mixed = Reading(self._mixed(counters.foreign + counters.leaps, now_ns))
         readings["mixed_states_per_s" if inputs.driving else "idle_mixed_states_per_s"] = mixed
-        leaps = Reading(self._leaps(counters.leaps, now_ns))
+        leapt = self._leaps(counters.leaps, now_ns) > 0
         share = self._share(counters.received, now_ns)
         if self._last_ns is not None:
             age = Reading(self._silence_s)
             readings["idle_state_age_s"] = age
             if inputs.driving:
-                readings["state_age_s"] = age
-                readings["state_leaps_per_s"] = leaps
+                readings["state_age_s"] = Reading(LEAP_MS / 1000) if leapt else age
                 readings["state_unchanged_s"] = Reading((self._last_ns - self._changed_ns) / 1e9)
                 readings["state_rate_loss"] = None if share is None else Reading(1.0 - share)
                 readings["state_rate_excess"] = None if share is None else Reading(share - 1.0)

@@ -32,13 +32,16 @@ SCENARIOS = load_scenarios()
 WELL = [(0, "damping"), (2, "standing"), (4, "walking"), (34, "sitting_down"), (36, "damping")]
 
 
+CONTRACT = b"kp: 30"
+
+
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
     """Only the network's bytes count here."""
     folder = tmp_path / "policies" / "mine"
     folder.mkdir(parents=True)
     (folder / "policy.onnx").write_bytes(b"a network")
-    (folder / "policy.yaml").write_text("")
+    (folder / "policy.yaml").write_bytes(CONTRACT)
     return folder
 
 
@@ -79,6 +82,7 @@ class Run:
 
     folder: Path
     sha256: str
+    contract: bytes | None = CONTRACT
     stage: str = "tether"
     real: str = "true"
     modes: tuple[tuple[float, str], ...] = tuple(WELL)
@@ -87,7 +91,8 @@ class Run:
 
     def write(self) -> Path:
         information = {"robot": "go2", "stage": self.stage, "real": self.real}
-        writer = BagWriter(self.folder, {**information, "policy_sha256": self.sha256}, {})
+        files = {} if self.contract is None else {"policy.yaml": self.contract}
+        writer = BagWriter(self.folder, {**information, "policy_sha256": self.sha256}, files)
         said = [(0.0, "/safety/state", DiagnosticStatus(message="ready"))]
         said += [(at, "/control/mode", String(data=mode)) for at, mode in self.modes]
         if self.stop_s is not None:
@@ -170,7 +175,7 @@ def test_a_result_counts_for_its_own_network_and_as_it_was_written(
     (policy / "policy.onnx").write_bytes(b"another network")
     refused(policy, tmp_path, "of another network")
     save_record(policy, record(policy))
-    (policy / "policy.yaml").write_text("kp: 30")
+    (policy / "policy.yaml").write_text("kp: 90")
     refused(policy, tmp_path, "policy.yaml has changed since")
     path.write_text("{}")
     refused(policy, tmp_path, "not a result of the gate")
@@ -216,6 +221,8 @@ def test_a_stored_result_reads_back(policy: Path) -> None:
         ({"real": "false"}, "not on a real robot"),
         ({"stage": "field"}, "at stage 'field'"),
         ({"sha256": "0" * 64}, "another policy's"),
+        ({"contract": b"kp: 90"}, "policy.yaml has changed since"),
+        ({"contract": None}, "policy.yaml has changed since"),
         ({"stop_s": 20.0}, "safety stopped it: fell"),
         ({"modes": ((0, "damping"), (1, "walking"), (5, "damping"))}, "walked 4 s"),
         ({"report": False}, "sim2real report"),

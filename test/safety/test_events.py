@@ -45,7 +45,6 @@ def test_what_must_stop_the_robot_cannot_be_set_to_less() -> None:
     severe = {event.key for event in TABLE.values() if event.reaction is Reaction.ESTOP}
     assert severe == {
         *("command_gain", "command_range", "command_torque", "second_state", "stop_ignored"),
-        "state_leap",
         *("estop_called", "remote_estop", "state_silent", "state_frozen", "state_not_finite"),
         *(
             "imu_quaternion",
