@@ -67,8 +67,8 @@ def run(policy: str, robot: str, seconds: int, progress: Progress) -> BenchResul
 def measure(
     policy: Policy, wire_hz: float, seconds: int, rested: bool, progress: Callable[[float], None]
 ) -> Taken:
-    """Time the network as in the control loop: awake at every state, rehearsed a tick ahead; or
-    `rested`: asleep between policy steps, with cold caches."""
+    """Time the network as in the control loop: awake at every state; or `rested`: asleep between
+    policy steps."""
     rate_hz = policy.contract.rate_hz
     ticks, tick_s = round(wire_hz / rate_hz), 1 / wire_hz
     naps = [ticks * tick_s] if rested else [tick_s] * ticks
@@ -81,11 +81,9 @@ def measure(
         for number in range(MOST * seconds):
             began_ns, took = time.monotonic_ns(), []
             for _ in range(round(rate_hz)):
-                for left in reversed(range(len(naps))):
-                    due += naps[left]
+                for nap in naps:
+                    due += nap
                     time.sleep(max(0.0, due - time.perf_counter()))
-                    if left == 1:
-                        policy.session.rehearse()
                 start = time.perf_counter()
                 policy.session.run()
                 took.append(1e3 * (time.perf_counter() - start))

@@ -191,15 +191,6 @@ class Controller:
         movement = self._movement
         return movement.part if isinstance(movement, excitation.Excitation) else ""
 
-    def rehearse(self, now_ns: int) -> None:
-        """After the command is out: warm the policy up when the next tick will step it."""
-        if self.mode in POLICY_MODES and self.policy is not None:
-            try:
-                self.walking.rehearse(now_ns)
-            except Exception as error:  # it would fail in the next tick, too
-                self.policy_failed = True
-                self.fail(f"{type(error).__name__}: {error}", now_ns)
-
     def fail(self, why: str, now_ns: int) -> None:
         """Damping, latched until the supervisor has taken the fault over and is reset."""
         self.situation.fault = self.situation.fault or why

@@ -190,7 +190,6 @@ class ControlLoop:
     def _finish(self, now_ns: int) -> None:
         """After the command is out: report, prepare the next tick, serve requests."""
         self.supervision.answer(self.controller, now_ns, self.ticks.written, self.late_ticks)
-        self.controller.rehearse(now_ns)
         if self._plain is not None:
             self._plain.times[ASKED] = 0
         while self._requests:

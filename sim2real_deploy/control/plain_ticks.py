@@ -28,7 +28,7 @@ from sim2real_deploy.control.supervision import (
 )
 from sim2real_deploy.control.ticks import COLUMNS, StepColumns, TickRing
 from sim2real_deploy.control.velocity_command import Shaping, age_s, shape
-from sim2real_deploy.policy import c_network, compiled_step
+from sim2real_deploy.policy import compiled_network, compiled_step
 from sim2real_deploy.policy.compiled_step import CompiledStep
 from sim2real_deploy.robots import geometry
 from sim2real_deploy.runtime import world_clock
@@ -55,7 +55,7 @@ _VELOCITY, SURPRISE = COLUMNS.index("vx"), COLUMNS.index("surprise")
 
 MODULES = (
     *(wire, channels, kernels, layout, world_clock, geometry),
-    *(compiled_step, c_network, velocity_command),
+    *(compiled_step, compiled_network, velocity_command),
     *(limits, limits_reference, supervision, ticks, chain),
 )
 
@@ -195,9 +195,8 @@ def run(loop: Any) -> int:
         heard = answer(orders, written + 1, age_s(shaping, now_ns))
         if not heard or times[ASKED] or not sent or now_ns >= times[BACK]:
             return 0
-        rehearses = now_ns + 1.5 * period_ns >= times[STEP]  # the next tick steps
-        if rehearses and (not times[STEP_PERIOD] or not compiled_step.rehearse(step)):
-            return 0
+        if not times[STEP_PERIOD] and now_ns + 1.5 * period_ns >= times[STEP]:
+            return 0  # the next tick steps
 
 
 class PlainTicks:
@@ -221,7 +220,6 @@ class PlainTicks:
         for k, policy in enumerate(policies):
             if (step := policy.compile()) is not None:
                 self._stepping[k] = table(Loop(*shared, step, ring.step_columns[k]))
-        c_network.locate_network()
         self._run = prepare(run, idle)  # compiles now, before the loop runs
 
     def run(self, policy: int, steps: bool) -> int:

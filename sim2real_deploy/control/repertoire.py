@@ -178,12 +178,6 @@ class Repertoire:
         self.policy.catch_up()
         self._surprise = surprise
 
-    def rehearse(self, outgoing: bool) -> None:
-        """Warm up the policy that the next tick will step."""
-        policy = self.old if outgoing else self.policy
-        if policy is not None:
-            policy.rehearse()
-
     def _is_astray(self, now_ns: int) -> bool:
         """Whether the active policy is far from its training, for too long or by so much that not
         even this step can be trusted."""

@@ -110,12 +110,6 @@ class Walking:
         if self._adaptation is not None and self._adaptation.step(state, may_adapt):
             self._correct(self._adaptation, policy.kp, policy.kd)
 
-    def rehearse(self, now_ns: int) -> None:
-        """After the command is out: warm up the policy that the next tick will step."""
-        outgoing = self._outgoing_command is not None
-        if outgoing or now_ns + 1.5 * self._period_ns >= self.due_ns:
-            self._repertoire.rehearse(outgoing)
-
     def _step(self, state: RobotState, now_ns: int, may_adapt: bool) -> None:
         repertoire = self._repertoire
         assert repertoire.policy is not None

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim2real_deploy.compiled import part, quickest
-from sim2real_deploy.policy.c_network import CNetwork, run_network
+from sim2real_deploy.policy import compiled_network
+from sim2real_deploy.policy.compiled_network import Network, within
 from sim2real_deploy.policy.contract import Contract, Term
 from sim2real_deploy.policy.observations import Observation, TermRow
 from sim2real_deploy.robots.geometry import euler_angles, gravity_in_body
@@ -24,7 +25,7 @@ Array = Any  # a numpy array
 # clocks and constants.
 GYROSCOPE, GRAVITY, COMMAND, ANGLES, JOINTS = 0, 3, 6, 9, 12
 IMU_NUMBERS = 10  # before the joints' in a state's numbers: see LiveState
-SESSION, BINDING, STEPS, OBSERVES_RAW = range(4)  # places in `memo`
+STEPS, OBSERVES_RAW = range(2)  # places in `memo`
 MINUS, LOW, HIGH, SCALE, LOW_AFTER, HIGH_AFTER = range(6)  # rows of `dress`
 OFFSET, GAIN, LEAST, MOST = range(4)  # rows of `act`
 
@@ -45,6 +46,7 @@ class CompiledStep(NamedTuple):
     take: Array  # of each new number: its place in `sources`, in the observation
     dress: Array  # of each new number: see the rows above
     moves: Array  # of the history: to, from, count
+    network: Network
     observation: Array
     kept: Array  # the observation before this step
     action: Array
@@ -138,7 +140,7 @@ _PLACES: dict[str, Callable[..., Sequence[int] | None]] = {
 }
 
 
-def describe(parts: Parts, network: CNetwork) -> CompiledStep | None:
+def describe(parts: Parts, network: Network) -> CompiledStep | None:
     """The arrays of a policy; None if one of its terms has no compiled form."""
     contract, action = parts.contract, parts.contract.action
     sources, rest = _Sources(contract), _rounded(contract.default_position)
@@ -174,6 +176,7 @@ def describe(parts: Parts, network: CNetwork) -> CompiledStep | None:
         take=np.array(take, np.int64),
         dress=np.concatenate(dress, 1),
         moves=np.array(moves, np.int64).reshape(-1, 3),
+        network=network,
         observation=parts.observation,
         kept=np.zeros_like(parts.observation),
         action=parts.action,
@@ -190,8 +193,6 @@ def describe(parts: Parts, network: CNetwork) -> CompiledStep | None:
     )
     for place, value in sources.constants:
         step.sources[place] = value
-    step.memo[SESSION] = network.session.value
-    step.memo[BINDING] = network.binding.value
     step.memo[OBSERVES_RAW] = action.observed == "raw"
     return step
 
@@ -206,8 +207,8 @@ def nothing() -> CompiledStep:
     sizes = {"order": 2, "clocks": 4, "take": 2, "moves": 3, "to_sdk": 2, "judged": 2}
     whole = {"memo", "order", "take", "moves", "to_sdk", "judged"}
     single = {"observation", "kept", "action", "target", "speed", "estimates", "before", "after"}
-    arrays = {}
-    for name in CompiledStep._fields:
+    arrays: dict[str, Any] = {"network": Network.nothing()}
+    for name in {*CompiledStep._fields} - arrays.keys():
         kind = np.int64 if name in whole else np.float32 if name in single else np.float64
         two = name in sizes or name in ("ranges", "dress", "act", "statistics")
         arrays[name] = np.zeros((1, sizes.get(name, 1)) if two else 1, kind)
@@ -218,12 +219,6 @@ def _dress(row: TermRow, minus: Array, clip_first: bool) -> Array:
     bounds, free = np.array(row.bounds, float).T, np.full((2, row.size), ((-np.inf,), (np.inf,)))
     first, last = (bounds, free) if clip_first else (free, bounds)
     return np.stack([minus, *first, np.array(row.scale, float), *last])
-
-
-@part
-def within(value: float, low: float, high: float) -> float:
-    """`value` within its bounds; NaN stays NaN."""
-    return low if value < low else high if value > high else value
 
 
 @part
@@ -274,9 +269,8 @@ def observe(step: CompiledStep, numbers: Array, velocity: Array) -> bool:
 
 @part
 def infer(step: CompiledStep) -> bool:
-    """Run the network and write the targets; False if it failed or one is not finite."""
-    if not run_network(step.memo[SESSION], step.memo[BINDING]):
-        return False
+    """Run the network and write the targets; False if one is not finite."""
+    compiled_network.run(*step.network)
     act, finite = step.act, True
     for j in range(step.action.size):
         clipped = within(np.float64(step.action[j]), act[LEAST, j], act[MOST, j])
@@ -289,12 +283,6 @@ def infer(step: CompiledStep) -> bool:
         else:
             step.target[j] = value
     return finite
-
-
-@part
-def rehearse(step: CompiledStep) -> bool:
-    """See Policy.rehearse."""
-    return run_network(step.memo[SESSION], step.memo[BINDING])
 
 
 @part

@@ -45,17 +45,11 @@ class Policy:
             for i, group in enumerate(contract.observations)
         ]
         self.labels = tuple(label for item in self._observations for label in item.labels)
-        self.observation = np.zeros(len(self.labels), np.float32)  # all inputs, concatenated
-        start = 0
+        sizes = {item.group.input: len(item.labels) for item in self._observations}
+        self.session = Session(model, contract, sizes, where)
+        self.observation = self.session.observation  # all inputs, concatenated
         for item in self._observations:
-            end = start + len(item.labels)
-            item.place(self.observation[start:end])
-            start = end
-        inputs = {
-            group.input: item.values
-            for group, item in zip(contract.observations, self._observations, strict=True)
-        }
-        self.session = Session(model, contract, inputs, where)
+            item.place(self.session.inputs[item.group.input])
         self._motion = open_player(contract, spec, self.session.metadata, where)
         self._statistics, self._judged = self._read_statistics(where)
         self.estimated = tuple(name for told in self.session.told for name in told.names)
@@ -216,9 +210,9 @@ class Policy:
         return seen, self._to_sdk([*moved, *self._held])
 
     def compile(self) -> CompiledStep | None:
-        """Open the network for compiled loops, too; None if a term has no form for them."""
-        network = None if self.odometry or self._motion else self.session.compile()
-        if network is not None:
+        """For compiled loops; None if the network or a term has no form for them."""
+        network = self.session.network
+        if network is not None and not self.odometry and self._motion is None:
             self._compiled = compiled_step.describe(
                 compiled_step.Parts(
                     contract=self.contract,
@@ -261,12 +255,6 @@ class Policy:
     def _last_action(self) -> slice:
         joints = len(self.contract.joints)
         return slice(JOINTS + 2 * joints, JOINTS + 3 * joints)
-
-    def rehearse(self) -> None:
-        """Run the network on the current input and discard the result, so that the next step finds
-        it in the CPU's caches: after 20 ms of rest it takes several times as long. Rehearsing the
-        rest of a step, too, would cost as much again and gain nothing."""
-        self.session.rehearse()
 
     def surprise(self) -> float:
         """RMS of the observation's z-scores: about 1 in training; 0 without statistics."""

@@ -1,136 +1,159 @@
-"""An ONNX network with its inputs and outputs bound to fixed buffers."""
+"""A policy's network with its inputs and outputs in fixed places.
+
+Most networks are translated and run in our own loops (compiled_network.py), with the same bits on
+every machine. onnxruntime is the reference they are compared with when they are opened; it runs
+those that cannot be translated or do not agree, and all where numba is not installed.
+"""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import onnxruntime
 
+from sim2real_deploy.compiled import AVAILABLE
 from sim2real_deploy.errors import Refusal
-from sim2real_deploy.policy.c_network import CNetwork, CNetworkError, Tensor
+from sim2real_deploy.policy.compiled_network import Network, execute
 from sim2real_deploy.policy.contract import Contract
 from sim2real_deploy.policy.estimates import estimates_of
+from sim2real_deploy.policy.network_builder import Inexpressible
 from sim2real_deploy.policy.onnx_file import open_network
+from sim2real_deploy.policy.translate import translate
 from sim2real_deploy.robots.state import Floats
 
-WARM_UP_RUNS = 20
+SPREADS = np.geomspace(0.1, 10.0, 20)  # of the random inputs on which the two must agree
+AGREEMENT = 1e-4  # as of golden steps; it is usually 1e-6
+
+
+class Port(NamedTuple):
+    """An input or output of a network."""
+
+    name: str
+    shape: tuple[int, ...]
 
 
 class Session:
-    """Reads `inputs` where the caller writes them; `run` fills `action` and `estimates`,
-    the outputs beside it that are named in `told`. Keeps network states."""
+    """The caller writes into `inputs`, the parts of `observation`; `run` fills `action`, and
+    `estimates`, the outputs beside it that are named in `told`. Keeps network states."""
 
-    def __init__(self, model: bytes, contract: Contract, inputs: Mapping[str, Floats], where: str):
-        self._model = model
-        self._session = open_network(model, where)
-        self.metadata: Mapping[str, str] = self._session.get_modelmeta().custom_metadata_map
-        self._binding = self._session.io_binding()
-        self.inputs = inputs
-        self._fed: list[Tensor] = []
-        self._filled: list[Tensor] = []
-        wanted = {node.name: node for node in self._session.get_inputs()}
-        given = {node.name: node for node in self._session.get_outputs()}
-        told = inputs.keys() | {state.input for state in contract.recurrence}
-        if told != wanted.keys():
-            raise Refusal(
-                f"{where}: observations: the contract feeds the inputs {sorted(told)}, "
-                f"the network wants {sorted(wanted)}"
-            )
-        for i, group in enumerate(contract.observations):
-            values = inputs[group.input]
-            self._bind_input(wanted[group.input], values, f"{where}: observations.{i}")
-        self._open_states(contract, wanted, given, where)
-        action = contract.action.output
-        if action not in given:
-            raise Refusal(
-                f"{where}: action.output: the network has no output '{action}'; "
-                f"it has: {', '.join(given)}"
-            )
-        self.action = np.zeros(len(contract.joints), np.float32)
-        self._bind_output(given[action], self.action, f"{where}: action.output")
-        self.told = estimates_of(contract, {name: _count(node) for name, node in given.items()})
-        self.estimates = np.zeros(sum(len(estimate.names) for estimate in self.told), np.float32)
-        self._bind_estimates(given, where)
-        bound = {action, *(state.output for state in contract.recurrence)}
-        bound |= {estimate.output for estimate in self.told}
-        for name in given.keys() - bound:
-            self._binding.bind_output(name)
-            self._filled.append(Tensor(name, (), None))
-        for _ in range(WARM_UP_RUNS):
-            self.run()
+    def __init__(self, model: bytes, contract: Contract, sizes: Mapping[str, int], where: str):
+        """`sizes`: how many numbers each input observes."""
+        onnx = open_network(model, where)
+        self.metadata: Mapping[str, str] = onnx.get_modelmeta().custom_metadata_map
+        self.told = estimates_of(contract, {node.name: _count(node) for node in onnx.get_outputs()})
+        fed, filled = self._ports(contract, sizes, onnx, where)
+        network = _translated(model, fed, filled)
+        observed, states = sum(sizes.values()), sum(map(_size, fed[len(sizes) :]))
+        told = sum(len(estimate.names) for estimate in self.told)
+        ends = [*accumulate((observed, states, len(contract.joints), told, states))]
+        memory = np.zeros(ends[-1], np.float32) if network is None else network.scratch
+        parts = np.split(memory, ends)
+        self.observation, self.before, self.action, self.estimates, self.after, _ = parts
+        self.inputs = dict(zip(sizes, _split(self.observation, fed[: len(sizes)]), strict=True))
+        goes_in, comes_out = memory[: ends[1]], memory[ends[1] : ends[-1]]
+        onnxs = _onnxs_run(onnx, fed, goes_in, filled, comes_out)
+        self.network: Network | None = None  # what compiled loops can run, too
+        self._compute = onnxs
+        if network is not None:
+            ours = partial(execute, *network)
+            if _agree(ours, onnxs, goes_in, comes_out):
+                self.network, self._compute = network, ours
         self.reset()
 
     def reset(self) -> None:
-        for buffer in (*self.inputs.values(), self.action, self.estimates, self.before):
+        for buffer in (self.observation, self.action, self.estimates, self.before):
             buffer.fill(0.0)
 
     def run(self) -> None:
-        self._session.run_with_iobinding(self._binding)
+        self._compute()
         np.copyto(self.before, self.after)
 
-    def rehearse(self) -> None:
-        """Run the network without advancing its recurrent state."""
-        self._session.run_with_iobinding(self._binding)
-
-    def compile(self) -> CNetwork | None:
-        """The same network on the same buffers for compiled loops; None where that cannot be, or
-        where its outputs are not equal bit for bit. Clears inputs and states."""
-        random = np.random.default_rng(0)
-        try:
-            network = CNetwork(self._model, self._fed, self._filled)
-            for _ in range(WARM_UP_RUNS):
-                for buffer in (*self.inputs.values(), self.before):
-                    buffer[:] = random.normal(0.0, 1.0, buffer.size)
-                found = []
-                for run in (self.rehearse, network.run):
-                    run()
-                    results = self.action, self.estimates, self.after
-                    found.append([values.tobytes() for values in results])
-                if found[0] != found[1]:
-                    return None
-        except CNetworkError:
-            return None
-        finally:
-            self.reset()
-        return network
-
-    def _open_states(
+    def _ports(
         self,
         contract: Contract,
-        wanted: Mapping[str, onnxruntime.NodeArg],
-        given: Mapping[str, onnxruntime.NodeArg],
+        sizes: Mapping[str, int],
+        onnx: onnxruntime.InferenceSession,
         where: str,
-    ) -> None:
-        """Network states before and after a step, all in one array each."""
-        sizes = [_count(wanted[state.input]) for state in contract.recurrence]
-        self.before, self.after = np.zeros((2, sum(sizes)), np.float32)
-        start = 0
-        for i, (state, size) in enumerate(zip(contract.recurrence, sizes, strict=True)):
-            key, place = f"{where}: recurrence.{i}", slice(start, start + size)
-            if state.output not in given:
-                raise Refusal(f"{key}.output: the network has no output '{state.output}'")
-            self._bind_input(wanted[state.input], self.before[place], f"{key}.input")
-            self._bind_output(given[state.output], self.after[place], f"{key}.output")
-            start += size
+    ) -> tuple[list[Port], list[Port]]:
+        """What the contract feeds and reads, and in which shapes: inputs, then states; the action,
+        estimates, then states."""
+        wanted = {node.name: node for node in onnx.get_inputs()}
+        given = {node.name: node for node in onnx.get_outputs()}
+        names = sizes.keys() | {state.input for state in contract.recurrence}
+        if names != wanted.keys():
+            raise Refusal(
+                f"{where}: observations: the contract feeds the inputs {sorted(names)}, "
+                f"the network wants {sorted(wanted)}"
+            )
+        action = contract.action.output
+        needed = [("action", action, len(contract.joints))]
+        needed += [(f"estimates.{i}", x.output, len(x.names)) for i, x in enumerate(self.told)]
+        fed = [
+            _port(wanted[group.input], sizes[group.input], f"{where}: observations.{i}")
+            for i, group in enumerate(contract.observations)
+        ]
+        for i, state in enumerate(contract.recurrence):
+            size = _count(wanted[state.input])
+            fed.append(_port(wanted[state.input], size, f"{where}: recurrence.{i}.input"))
+            needed.append((f"recurrence.{i}", state.output, size))
+        filled = []
+        for key, name, size in needed:
+            if name not in given:
+                told = f"the network has no output '{name}'; it has: {', '.join(given)}"
+                raise Refusal(f"{where}: {key}.output: {told}")
+            filled.append(_port(given[name], size, f"{where}: {key}.output"))
+        return fed, filled
 
-    def _bind_estimates(self, given: Mapping[str, onnxruntime.NodeArg], where: str) -> None:
-        start = 0
-        for i, estimate in enumerate(self.told):
-            key, end = f"{where}: estimates.{i}", start + len(estimate.names)
-            if estimate.output not in given:
-                raise Refusal(f"{key}.output: the network has no output '{estimate.output}'")
-            self._bind_output(given[estimate.output], self.estimates[start:end], key)
-            start = end
 
-    def _bind_input(self, node: onnxruntime.NodeArg, values: Floats, where: str) -> None:
-        shape = _checked_shape(node, values, where)
-        self._binding.bind_input(node.name, "cpu", 0, np.float32, shape, values.ctypes.data)
-        self._fed.append(Tensor(node.name, shape, values))
+def _translated(model: bytes, fed: Sequence[Port], filled: Sequence[Port]) -> Network | None:
+    try:
+        return translate(model, fed, filled) if AVAILABLE else None
+    except Inexpressible:
+        return None
 
-    def _bind_output(self, node: onnxruntime.NodeArg, values: Floats, where: str) -> None:
-        shape = _checked_shape(node, values, where)
-        self._binding.bind_output(node.name, "cpu", 0, np.float32, shape, values.ctypes.data)
-        self._filled.append(Tensor(node.name, shape, values))
+
+def _onnxs_run(
+    onnx: onnxruntime.InferenceSession,
+    fed: Sequence[Port],
+    goes_in: Floats,
+    filled: Sequence[Port],
+    comes_out: Floats,
+) -> Callable[[], None]:
+    """The network in onnxruntime, from and to the same memory."""
+    places = zip(fed, _split(goes_in, fed), strict=True)
+    feeds = {port.name: place.reshape(port.shape) for port, place in places}
+    names, results = [port.name for port in filled], _split(comes_out, filled)
+
+    def run() -> None:
+        for place, found in zip(results, onnx.run(names, feeds), strict=True):
+            place[:] = found.ravel()
+
+    return run
+
+
+def _agree(
+    ours: Callable[[], None], onnxs: Callable[[], None], goes_in: Floats, comes_out: Floats
+) -> bool:
+    random = np.random.default_rng(0)
+    for spread in SPREADS:
+        goes_in[:] = random.normal(0.0, spread, goes_in.size)
+        onnxs()
+        expected = comes_out.copy()
+        ours()
+        if not np.all(np.abs(comes_out - expected) <= AGREEMENT * (1.0 + np.abs(expected))):
+            return False
+    return True
+
+
+def _split(memory: Floats, ports: Sequence[Port]) -> list[Floats]:
+    return np.split(memory, [*accumulate(map(_size, ports))])[:-1]
+
+
+def _size(port: Port) -> int:
+    return math.prod(port.shape)
 
 
 def _shape(node: onnxruntime.NodeArg) -> tuple[int, ...]:
@@ -142,12 +165,13 @@ def _count(node: onnxruntime.NodeArg) -> int:
     return math.prod(_shape(node))
 
 
-def _checked_shape(node: onnxruntime.NodeArg, values: Floats, where: str) -> tuple[int, ...]:
+def _port(node: onnxruntime.NodeArg, size: int, where: str) -> Port:
+    """One whose numbers are those that the contract has."""
     if node.type != "tensor(float)":
         raise Refusal(f"{where}: '{node.name}' is {node.type}, only float32 is supported")
-    if _count(node) != values.size:
+    if _count(node) != size:
         raise Refusal(
             f"{where}: '{node.name}' of the network has {_count(node)} numbers "
-            f"{list(node.shape)}, the contract has {values.size}"
+            f"{list(node.shape)}, the contract has {size}"
         )
-    return _shape(node)
+    return Port(node.name, _shape(node))

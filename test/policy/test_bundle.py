@@ -65,19 +65,17 @@ def test_a_recurrent_network_carries_its_state_and_forgets_it_on_reset(tmp_path)
     policy = load(tmp_path, model, recurrence=[{"input": "h_in", "output": "h_out"}]).open()
     state, still = make_state(SPEC), np.zeros(3, np.float32)
 
-    def three_steps(rehearsals: int = 0) -> list[float]:
+    def three_steps() -> list[float]:
         found = []
         for _ in range(3):
             policy.observe(state, still)
             policy.infer()
             found.append(float(policy.action[0]))
-            for _ in range(rehearsals):
-                policy.rehearse()
         return found
 
     assert three_steps() == [0, 1, 2]
     policy.reset()
-    assert three_steps(rehearsals=2) == [0, 1, 2]  # they count for nothing
+    assert three_steps() == [0, 1, 2]
 
 
 def test_history_reaches_the_network(tmp_path):
@@ -86,21 +84,6 @@ def test_history_reaches_the_network(tmp_path):
     observations = [{"input": "obs", "terms": terms}]
     policy = load(tmp_path, model, observations=observations).open()
     assert len(policy.labels) == 5 * SIZE
-
-
-def test_a_rehearsal_leaves_no_trace_in_what_is_observed(tmp_path):
-    terms = [{**term, "history": 5} for term in PLAIN_TERMS]
-    observations = [{"input": "obs", "terms": terms}]
-    bundle = load(tmp_path, network(5 * SIZE, N), observations=observations)
-    rehearsed, plain = bundle.open(), bundle.open()
-    for step in range(7):
-        state = make_state(SPEC, q=SPEC.stand_pose + np.float32(0.1 * step))
-        rehearsed.rehearse()  # before the first step, too
-        for policy in (rehearsed, plain):
-            policy.observe(state, (0.5, 0.0, 0.0))
-            policy.infer()
-        np.testing.assert_array_equal(rehearsed.observation, plain.observation)
-        np.testing.assert_array_equal(rehearsed.target, plain.target)
 
 
 def test_surprise_is_about_one_in_training_and_large_outside(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sim2real_deploy.compiled import AVAILABLE, unlocked
-from sim2real_deploy.policy import c_network, compiled_step
+from sim2real_deploy.policy import compiled_network, compiled_step
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.policy.compiled_step import CompiledStep
 from sim2real_deploy.policy.contract import Contract
@@ -28,13 +28,11 @@ SIZES = {
     "joint_vel": 0,
     "last_action": 0,
 }
-if AVAILABLE:
-    c_network.locate_network()
 number = st.floats(-50, 50, width=32)
 factor = st.floats(0.01, 10)
 
 
-@unlocked(compiled_step.__name__, c_network.__name__)
+@unlocked(compiled_step.__name__, compiled_network.__name__)
 def step_once(step: CompiledStep, numbers, velocity, failing) -> bool:
     """One step, begun twice where it is `failing`: as if it had not been plain at first."""
     if failing:
@@ -202,20 +200,6 @@ def test_a_step_that_is_not_finite_is_undone():
     np.testing.assert_array_equal(policy.observation, before)
     policy.catch_up()
     assert policy.steps == 3
-
-
-def test_without_onnxruntimes_library_python_steps(monkeypatch, tmp_path):
-    package = tmp_path / "onnxruntime"
-    (package / "capi").mkdir(parents=True)
-    monkeypatch.setattr(c_network, "_api", c_network._Api)
-    monkeypatch.setattr(c_network.onnxruntime, "__file__", str(package / "__init__.py"))
-    policy = load_bundle("go2_walk", SPEC).open()
-    policy.compile()
-    policy.observe(make_state(SPEC), (0.0, 0.0, 0.0))
-    policy.infer()
-    assert policy.compiled() is None
-    (package / "capi" / "libonnxruntime.so.1").write_bytes(b"not a library")
-    assert policy.session.compile() is None
 
 
 def test_surprise_equals_its_plain_form():
