@@ -35,6 +35,7 @@ class Gait(Strict):
     stance: float = Field(gt=0, lt=1)
     offsets: dict[str, float]  # by leg, as a share of the period
     swing_height: float = Field(ge=0)
+    clearance: float = Field(default=0.0, ge=0)  # m: mean height of swinging feet that is wanted
     on_terrain: float = Field(ge=0, le=1)  # how much of the reward for footfalls counts there
     calm_speed: float = Field(ge=0)
     calm_tilt: float = Field(gt=0)

@@ -19,6 +19,7 @@ from sim2real_deploy.training.physics import Array64, BatchPhysics
 from sim2real_deploy.training.pushes import Pushes
 from sim2real_deploy.training.randomisation import AdaptiveWidth
 from sim2real_deploy.training.rewards import REWARDS, Array, Flags, Snapshot
+from sim2real_deploy.training.swings import Swings
 from sim2real_deploy.training.symmetry import joint_mirror
 from sim2real_deploy.training.terrain import ALONG_X
 
@@ -97,21 +98,20 @@ class Environment:
         self._actions = np.zeros((3, count, joints), np.float32)  # newest first
         self._dq = np.zeros((count, joints), np.float32)
         self._base_height = np.zeros(count, np.float32)
-        self._foot_height = np.zeros((count, legs), np.float32)
-        self._step_ahead = np.zeros((count, legs), np.float32)
+        self._foot_height, self._step_ahead = np.zeros((2, count, legs), np.float32)
         self._slope = np.zeros((count, 2), np.float32)
         self._scan = np.zeros((count, len(SCAN)), np.float32)
         self._contact = np.zeros((count, legs), bool)
+        self._swings = Swings(count, legs)
         self.command = np.zeros((count, 3), np.float32)
         self.phase = np.zeros(count, np.float32)  # of the gait clock, 0 to 1
         self._fresh = np.ones(count, bool)  # no observation since the reset
         self._age = np.zeros(count, np.int64)  # control steps since the reset
-        self._next_command = np.zeros(count, np.int64)
-        self._next_push = np.zeros(count, np.int64)
+        self._next_command, self._next_push = np.zeros((2, count), np.int64)
         self._pushed = np.full(count, NEVER)  # the age at the last push
         self._error = np.zeros(count, np.float32)  # of the velocity, summed over the episode
-        self._commanded = np.zeros(count)  # m, distance commanded in this episode
-        self._walked = np.zeros(count)  # m, how much of it was walked
+        # m: the distance commanded in this episode, and how much of it was walked.
+        self._commanded, self._walked = np.zeros((2, count))
         sums = ("steps", "finished", "fell", "judged", "succeeded", "pushes", "withstood")
         self.sums = dict.fromkeys((*sums, "length", "error_v", "error_w"), 0.0)
         self.reward_sums = dict.fromkeys(config.rewards | config.polish.rewards, 0.0)
@@ -222,6 +222,7 @@ class Environment:
         physics, control, gait = self.physics, self.config.control, self.config.gait
         knee_height = self._feel_ground()
         self._contact = physics.sensed("touch")[..., 0] > CONTACT_FORCE
+        self._swings.note(self._foot_height, self._contact)
         velocity = physics.in_body(physics.velocity)
         dq, last_dq = physics.dq.astype(np.float32), self._dq
         self._dq = dq
@@ -251,6 +252,8 @@ class Environment:
             contact=self._contact,
             foot_height=self._foot_height,
             step_ahead=self._step_ahead,
+            swing_height=self._swings.height,
+            swing_ended=self._swings.ended,
             foot_speed=np.float32(np.linalg.norm(physics.sensed("velocity")[..., :2], axis=-1)),
             base_height=self._base_height,
             knee_height=knee_height,
@@ -344,16 +347,13 @@ class Environment:
             at=at,
         )
         self._targets[env] = self.default
-        self._actions[:, env] = 0
-        self._dq[env] = 0
+        self._actions[:, env] = self._dq[env] = self._slope[env] = self._scan[env] = 0
         self._base_height[env] = self._foot_height[env] = self._step_ahead[env] = 0
-        self._slope[env] = self._scan[env] = 0
-        self._walked[env] = self._commanded[env] = 0
+        self._walked[env] = self._commanded[env] = self._error[env] = self._age[env] = 0
         self._contact[env] = False
+        self._swings.reset(env)
         self.phase[env] = rng.uniform()
         self._fresh[env] = True
-        self._age[env] = 0
-        self._error[env] = 0
         self._new_command(env)
         self._next_push[env] = self._steps(self.config.randomisation.push_every)
         self._pushed[env] = NEVER

@@ -37,6 +37,8 @@ class Snapshot:
     contact: Flags  # by foot
     foot_height: Array  # above the ground under it
     step_ahead: Array  # by foot: how far the ground rises in front of it
+    swing_height: Array  # by foot: m, the mean of its last swing
+    swing_ended: Array  # by foot that lands now: how many control steps it was up; else 0
     foot_speed: Array  # along the ground
     base_height: Array  # above the ground under the feet
     knee_height: Array  # by leg: above the ground under it
@@ -114,6 +116,15 @@ def swing_height(s: Snapshot, config: TrainingConfig) -> Array:
     top = config.gait.swing_height + s.step_ahead
     wanted = top * np.sin(np.pi * share) * ~(s.calm | s.recovering)[:, None]
     return _sum(np.square(np.minimum(s.foot_height - wanted, 0) * (wanted > 0)))
+
+
+@reward
+def clearance(s: Snapshot, config: TrainingConfig) -> Array:
+    """How far the last swings of all feet were, on average, below `gait.clearance`, for each step
+    of a swing that ends. Unlike an arch, a mean leaves it to the robot how it lifts which foot: as
+    costs least."""
+    short = np.maximum(config.gait.clearance - s.swing_height.mean(1), 0)
+    return np.asarray(short * _sum(s.swing_ended) * ~(s.calm | s.recovering))
 
 
 @reward

@@ -39,6 +39,8 @@ def good(count: int = 1, calm: bool = True) -> Snapshot:
         contact=np.ones((count, legs), bool),
         foot_height=zeros(legs),
         step_ahead=zeros(legs),
+        swing_height=zeros(legs),
+        swing_ended=zeros(legs),
         foot_speed=zeros(legs),
         base_height=np.full(count, CONFIG.shape.base_height, np.float32),
         knee_height=np.full((count, legs), 0.15, np.float32),
@@ -126,6 +128,18 @@ def test_a_swinging_foot_must_rise_and_a_standing_one_need_not() -> None:
     value = REWARDS["swing_height"](snapshot, CONFIG)
     assert value[0] == pytest.approx(CONFIG.gait.swing_height**2, rel=1e-4)
     assert value[1:] == pytest.approx(0, abs=1e-9)
+
+
+def test_low_swings_cost_when_they_end_and_high_ones_of_other_feet_make_up_for_them() -> None:
+    gait = CONFIG.gait.model_copy(update={"clearance": 0.04})
+    config = CONFIG.model_copy(update={"gait": gait})
+    snapshot = good(4, calm=False)
+    snapshot.swing_height[:] = [0.03, 0.05, 0.03, 0.05]
+    snapshot.swing_height[1:] -= 0.01
+    snapshot.swing_ended[:, 0] = [10, 10, 0, 10]
+    snapshot.recovering[3] = True
+    expected = [0, 0.01 * 10, 0, 0]
+    assert REWARDS["clearance"](snapshot, config) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(
