@@ -85,7 +85,7 @@ def import_(
     What a source leaves open and `--set` answers:
 
     unitree_rl_lab, unitree_rl_mjlab (deploy.yaml), Isaac Lab (params/env.yaml): nothing; where
-    deploy.yaml and the network's metadata disagree, trust (network or file).
+    deploy.yaml and the network's metadata differ, trust (network unless given, or file).
 
     Isaac Lab (IO_descriptors.yaml): kp, kd of explicit actuators; command_ranges, the usual ones
     unless given.

@@ -350,15 +350,21 @@ def disagreeing(folder: Path, names: list[str]) -> Path:
 SEEN = ["base_ang_vel", "projected_gravity", "command", "joint_pos", "joint_vel", "actions"]
 
 
-@pytest.mark.parametrize(("trust", "scale"), [("network", 0.5), ("file", 0.25)])
-def test_where_file_and_network_disagree_a_person_says_which_is_right(
-    trust: str, scale: float, tmp_path: Path
+def test_where_file_and_network_disagree_the_network_is_believed_and_the_user_told(
+    tmp_path: Path,
 ) -> None:
     folder = disagreeing(tmp_path / "in", SEEN)
-    with pytest.raises(Refusal, match="--set trust=network"):
-        bring_in(folder, tmp_path / "out")
-    contract = bring_in(folder, tmp_path / "out", {"trust": trust}).contract
-    assert contract.action.scale == (scale,) * JOINTS
+    taken = bring_in_with_notes(folder, tmp_path / "out")
+    assert taken.bundle.contract.action.scale == (0.5,) * JOINTS
+    told = f"FL_hip_joint 0.25 and 0.5 and {JOINTS - 1} more (--set trust=file)"
+    assert any(told in line for line in taken.assumed)
+    assert told in taken.bundle.contract.provenance["assumed"]
+    assert taken.open_orders["trust"] == ("network", "file")  # where it does not walk so
+    for trust, scale in (("network", 0.5), ("file", 0.25)):
+        said = bring_in_with_notes(folder, tmp_path / trust, {"trust": trust})
+        assert said.bundle.contract.action.scale == (scale,) * JOINTS
+        assert not any("differs" in line for line in said.assumed)
+        assert "trust" not in said.open_orders
 
 
 def test_another_policys_network_is_refused_before_anything_is_asked(tmp_path: Path) -> None:

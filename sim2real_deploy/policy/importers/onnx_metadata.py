@@ -224,10 +224,10 @@ def _frames(terms: list[dict[str, Any]], joints: int, file: Path) -> int:
 
 
 def cross_check(draft: Draft) -> bool:
-    """Compare a description with the network's own metadata: where they differ, one is wrong.
+    """Compare a description with the network's own metadata, written as its training ended.
 
-    `draft.trusted` is the user's decision. True if the network's figures were put into the draft.
-    """
+    Where they differ, the metadata is believed and the difference noted, unless the user trusts
+    the file. True if the network's figures were put into the draft."""
     if draft.network.suffix != ".onnx" or draft.network == draft.source:
         return False
     data = network.metadata(draft.network)
@@ -241,27 +241,42 @@ def cross_check(draft: Draft) -> bool:
     places = [joints.index(name) for name in moved]
     claims, changed = draft.claims, False
     _check_observations(draft, _words(data, "observation_names", file))
-    for field, ours, theirs in (
-        ("default_position", claims["default_position"], _numbers(data, "default_joint_pos", file)),
-        ("kp", claims["kp"], _numbers(data, "joint_stiffness", file)),
-        ("kd", claims["kd"], _numbers(data, "joint_damping", file)),
-        ("action.scale", claims["action"]["scale"], action_scale(data, file)),
+    for field, part, theirs in (
+        ("default_position", claims, _numbers(data, "default_joint_pos", file)),
+        ("kp", claims, _numbers(data, "joint_stiffness", file)),
+        ("kd", claims, _numbers(data, "joint_damping", file)),
+        ("action.scale", claims["action"], action_scale(data, file)),
     ):
+        key = field.removeprefix("action.")
         theirs = _of_moved(theirs, places, len(joints), f"{file}: {field}")
-        for name, one, other in zip(moved, ours, theirs, strict=True):
-            most = LARGEST_ANGLE if field == "default_position" else LARGEST_SHARE * abs(other)
-            if abs(one - other) > min(_rounding(one) + _rounding(other), most) + 1e-9:
-                if draft.trusted == "network":
-                    part = claims["action"] if field == "action.scale" else claims
-                    part[field.removeprefix("action.")] = list(theirs)
-                    changed = True
-                elif draft.trusted != "file":
-                    raise Refusal(
-                        f"{draft.source}: {field}: {name} has {one:g}, but the network was trained "
-                        f"with {other:g} (metadata of {file}). Choose the right one: "
-                        "--set trust=network or --set trust=file"
-                    )
+        differing = [
+            f"{name} {one:g} and {other:g}"
+            for name, one, other in zip(moved, part[key], theirs, strict=True)
+            if _differs(field, one, other)
+        ]
+        if differing and draft.trusted != "file":
+            part[key] = list(theirs)
+            changed = True
+            _note(draft, field, differing)
     return changed
+
+
+def _note(draft: Draft, field: str, differing: Sequence[str]) -> None:
+    if draft.trusted:
+        return
+    more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+    draft.assumed.append(
+        f"{field} as the network's metadata has it, which differs: {differing[0]}{more} "
+        "(--set trust=file)"
+    )
+    if draft.motion is None:
+        draft.open_orders["trust"] = ("network", "file")
+
+
+def _differs(field: str, one: float, other: float) -> bool:
+    """By more than what rounding explains."""
+    most = LARGEST_ANGLE if field == "default_position" else LARGEST_SHARE * abs(other)
+    return abs(one - other) > min(_rounding(one) + _rounding(other), most) + 1e-9
 
 
 def _check_observations(draft: Draft, names: Sequence[str]) -> None:
