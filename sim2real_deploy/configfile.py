@@ -14,6 +14,7 @@ from sim2real_deploy.errors import Refusal
 
 MAX_BYTES = 4_000_000  # a policy.yaml with golden vectors is ~100 kB
 MOST_LINES = 10  # of faults told at once
+EMPTY = "must not be empty"
 
 
 class Strict(BaseModel):
@@ -83,6 +84,8 @@ def _lines(problems: Sequence[Any]) -> list[str]:
     lines: dict[tuple[Any, ...], list[str]] = {}
     for problem in problems:
         loc, words = problem["loc"], _words(problem)
+        if words == EMPTY and any(key[: len(loc)] == loc for key in lines):
+            continue  # its entries were all faulty
         in_list = bool(loc) and isinstance(loc[-1], int)
         line = f"{'.'.join(str(part) for part in loc) or 'file'}: {words}"
         lines.setdefault((*loc[:-1], words) if in_list else (*loc, ""), []).append(line)
@@ -97,6 +100,8 @@ def _words(problem: Any) -> str:
         return "unknown key; take it out or correct its spelling"
     if problem["type"] == "missing":
         return "is missing"
+    if problem["type"] == "too_short" and not problem["ctx"]["actual_length"]:
+        return EMPTY
     text = str(problem["msg"]).removeprefix("Value error, ")
     given = problem.get("input")
     if isinstance(given, (str, int, float, bool)):
