@@ -5,6 +5,7 @@ the plain form runs.
 """
 
 import sys
+from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -32,21 +33,25 @@ def part(loops: Function) -> Function:
     return numba.extending.register_jitable(loops) if AVAILABLE else loops
 
 
-def unlocked(*modules: str) -> Callable[[Function], Function]:
-    """Like `compiled`, but the interpreter's lock is released while they run. `modules` contain
-    their parts: numba alone does not notice changes in files other than the loops' own.
-    """
+def assembled(*modules: str, unlocked: bool = False) -> Callable[[Function], Function]:
+    """Like `compiled`, of parts that `modules` contain: numba alone does not notice changes in
+    files other than the loops' own."""
 
     def decorate(loops: Function) -> Function:
         if not AVAILABLE:
             return loops
-        found: Any = numba.njit(cache=True, nogil=True)(loops)
+        found: Any = numba.njit(cache=True, nogil=unlocked)(loops)
         files = [Path(sys.modules[name].__file__ or "") for name in (loops.__module__, *modules)]
         stamps = tuple((file.stat().st_mtime, file.stat().st_size) for file in files)
         found._cache._cache_file._source_stamp = stamps
         return cast(Function, found)
 
     return decorate
+
+
+def unlocked(*modules: str) -> Callable[[Function], Function]:
+    """Like `assembled`, but the interpreter's lock is released while they run."""
+    return assembled(*modules, unlocked=True)
 
 
 def c_function(name: str, result: str, *arguments: str) -> Any:
@@ -66,6 +71,8 @@ def locate(name: str, address: int) -> None:
 def prepare(loops: Any, *arguments: Any) -> Callable[..., Any]:
     """Compile loops for such arguments, or load them from the cache, without running them. Calling
     the result skips the check of argument types with which a call of the loops begins."""
+    if not AVAILABLE:
+        return cast(Callable[..., Any], loops)
     return cast(Callable[..., Any], loops.compile(tuple(map(numba.typeof, arguments))))
 
 
@@ -79,6 +86,9 @@ if AVAILABLE:
         """Arrays that compiled loops keep in their own form."""
 
     structref.define_proxy(_Table, _TableType, ["rows"])  # type: ignore[no-untyped-call]
+
+else:
+    _Table = namedtuple("_Table", ["rows"])  # type: ignore[no-redef]
 
 
 @compiled

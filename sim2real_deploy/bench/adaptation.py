@@ -240,7 +240,7 @@ class _Stopwatch:
 
     def __init__(self, adaptation: Adaptation | None) -> None:
         self.us = 0.0
-        for name in ("step", "steer", "remember") if adaptation is not None else ():
+        for name in ("tell", "correct", "learn") if adaptation is not None else ():
             setattr(adaptation, name, self._timed(getattr(adaptation, name)))
 
     def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:

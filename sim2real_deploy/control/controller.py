@@ -60,7 +60,7 @@ class Controller:
             policy_checked=self.policy is not None,
             can_get_up=stage.recovery and spec.get_up is not None,
         )
-        self.velocity = VelocityCommand(stage)
+        self.velocity = VelocityCommand(stage, adaptation and adaptation.correction)
         self.limiter = Limiter(spec, stage)
         self.asked_block = np.zeros((5, spec.joint_count), np.float32)
         self.asked = JointCommand.of_block(self.asked_block)
@@ -330,7 +330,7 @@ class Controller:
     def _walk(self, now_ns: int) -> None:
         """Write the policy's command into `asked`."""
         assert self.state is not None
-        self.walking.fill(self.state, now_ns, self.situation.verdict.may_adapt)
+        self.walking.fill(self.state, now_ns)
 
     def _limit(self, now_ns: int, torque_fraction: float) -> JointCommand | None:
         assert self.state is not None
@@ -342,8 +342,9 @@ class Controller:
         if sent is None:
             self.policy_failed |= self.mode in POLICY_MODES
             self.fail("the command is not finite", now_ns)
-        elif self.adaptation is not None:
-            self.adaptation.remember(self.limiter.sent_block, self.limiter.acted)
+        elif self.mode in POLICY_MODES:
+            may_adapt = self.situation.verdict.may_adapt
+            self.walking.learn(self.state, self.limiter, may_adapt)
         return sent
 
 

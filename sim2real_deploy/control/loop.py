@@ -15,6 +15,7 @@ from threading import Event
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.modes import IDLE_MODES, Decision, Mode, ModeEvent
 from sim2real_deploy.control.plain_ticks import (
+    ADAPTS,
     ASKED,
     AWAY_NS,
     BACK,
@@ -136,6 +137,7 @@ class ControlLoop:
             return False
         times[LAST], times[DUE], times[BACK] = last_ns, self._due_ns, last_ns + AWAY_NS
         times[STEP], times[STEPPED] = step_ns, 0
+        times[ADAPTS] = controller.situation.verdict.may_adapt
         times[STEP_PERIOD] = 0 if step is None else controller.walking.step_period_ns
         self.link.compiled()
         self.supervision.order(controller, last_ns, self.late_ticks)

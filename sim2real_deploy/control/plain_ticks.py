@@ -18,11 +18,13 @@ from sim2real_deploy.control import (
     ticks,
     velocity_command,
 )
+from sim2real_deploy.control.adaptation import Own, adaptation
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.supervision import (
     UNTIL_NS,
     Orders,
     answer,
+    note_strain,
     note_surprise,
     repeats_orders,
 )
@@ -41,8 +43,8 @@ Array = Any  # a numpy array
 PATIENCE_PERIODS = 2.5  # without a state before the loop ticks without one
 AWAY_NS = 50_000_000  # the longest that compiled ticks keep Python from what else it does
 # Places in `times`. STEP_PERIOD is 0 if Python makes the policy's steps; STEPPED is when the last
-# compiled one was made, 0 for none.
-LAST, DUE, STEP, STEP_PERIOD, STEPPED, BACK, PERIOD, PATIENCE, ASKED = range(9)
+# compiled one was made, 0 for none; ADAPTS: adaptation may correct.
+LAST, DUE, STEP, STEP_PERIOD, STEPPED, BACK, PERIOD, PATIENCE, ASKED, ADAPTS = range(10)
 _TICK, _NOW, _STATE_TICK, _STEPPED, _AGE, _GAP, _WORK, _OBSERVE, _INFER, _WRITE, _MISSED, _STILL = (
     COLUMNS.index(name)
     for name in (
@@ -50,13 +52,15 @@ _TICK, _NOW, _STATE_TICK, _STEPPED, _AGE, _GAP, _WORK, _OBSERVE, _INFER, _WRITE,
         *("observe_ns", "infer_ns", "write_ns", "missed", "stood_still_ns"),
     )
 )
-_VELOCITY, SURPRISE = COLUMNS.index("vx"), COLUMNS.index("surprise")
+_VELOCITY, _TRIM = COLUMNS.index("vx"), COLUMNS.index("trim_vx")
+SURPRISE = COLUMNS.index("surprise")
 
 
 MODULES = (
     *(wire, channels, kernels, layout, world_clock, geometry),
     *(compiled_step, compiled_network, velocity_command),
     *(limits, limits_reference, supervision, ticks, chain),
+    *(adaptation, *adaptation.MODULES),
 )
 
 
@@ -90,8 +94,7 @@ def make_step(
     if the step is not plain."""
     start_ns = wire.monotonic_ns(link)
     shape(shaping, now_ns, True)  # a policy that may be blind is not compiled
-    numbers = link.numbers[link.memo[wire.USED] % wire.KEPT]
-    if not compiled_step.observe(step, numbers, shaping.shaped):
+    if not compiled_step.observe(step, wire.numbers(link), shaping.given):
         return 0, -1
     seen_ns = wire.monotonic_ns(link)
     if not compiled_step.infer(step):
@@ -138,13 +141,15 @@ class Loop(NamedTuple):
     shaping: Shaping
     step: CompiledStep
     columns: StepColumns
+    own: Own
 
 
 @unlocked(*(module.__name__ for module in MODULES))
-def run(loop: Any) -> int:
+def run(loop: Any, adapting: Any) -> int:
     """Tick until something is not plain, or until Python has work to do before the next tick.
-    `loop` is a Loop as a table. Returns how many samples were taken and not used."""
-    link, rows, bounds, orders, times, shaping, step, columns = loop.rows
+    `loop` is a Loop as a table, `adapting` adaptation's or None. Returns how many samples were
+    taken and not used."""
+    link, rows, bounds, orders, times, shaping, step, columns, own = loop.rows
     period_ns = times[PERIOD]
     while True:
         still_ns = max(0, wire.stood_still_ns(link))
@@ -163,7 +168,13 @@ def run(loop: Any) -> int:
         observe_ns, infer_ns = 0, 0
         if stepping:
             observe_ns, infer_ns = make_step(link, rows, shaping, step, now_ns)
-        if infer_ns < 0 or not decide(link, rows, bounds, orders.fraction[0]):
+        if infer_ns < 0:
+            compiled_step.undo(step)
+            return taken
+        if adapting is not None:
+            numbers, counter, asked = wire.numbers(link), wire.counter(link), rows.asked_now
+            adaptation.correct(adapting, numbers, counter, own.kp, own.kd, asked)
+        if not decide(link, rows, bounds, orders.fraction[0]):
             if stepping:
                 compiled_step.undo(step)
             return taken
@@ -185,11 +196,19 @@ def run(loop: Any) -> int:
             figures[_STEPPED] = columns.bit[0]
             for axis in range(shaping.shaped.size):
                 figures[_VELOCITY + axis] = shaping.shaped[axis]
+                figures[_TRIM + axis] = shaping.trim[axis]
             known = step.observation, step.statistics, step.judged
             figures[SURPRISE] = compiled_step.surprise(*known)
             note_surprise(orders, figures[SURPRISE])
             times[STEP] += times[STEP_PERIOD]
             times[STEPPED] = start_ns
+        if adapting is not None:
+            if stepping:
+                adaptation.note_step(adapting.rows, own, shaping.shaped, shaping.given)
+            counter, sent_now, acted_now = link.memo[wire.TICK], rows.sent_now, rows.acted_now
+            may = times[ADAPTS] != 0
+            strain = adaptation.learn(adapting, numbers, counter, sent_now, acted_now, True, may)
+            note_strain(orders, strain)
         rows.count[0] = written + 1
         times[LAST], times[DUE] = now_ns, now_ns + times[PATIENCE]
         heard = answer(orders, written + 1, age_s(shaping, now_ns))
@@ -210,19 +229,25 @@ class PlainTicks:
             *(ring.count, ring.figures, ring.limits, ring.asked, ring.sent),
             *(controller.asked_block, limiter.sent_block, limiter.acted_bits),
         )
-        times = np.zeros(ASKED + 1, np.int64)
+        times = np.zeros(ADAPTS + 1, np.int64)
         self.times = times.data  # a view that is quicker to use from Python
         self.times[PERIOD] = controller.period_ns
         self.times[PATIENCE] = round(PATIENCE_PERIODS * controller.period_ns)
         shared = link, rows, limiter.bounds, orders, times, controller.velocity.shaping
-        idle = table(Loop(*shared, compiled_step.nothing(), StepColumns.nothing()))
-        self._idle, self._stepping = idle, [idle] * len(policies)
+        nothing = compiled_step.nothing(), StepColumns.nothing()
+        self._idle = [table(Loop(*shared, *nothing, own)) for own in controller.walking.own]
+        self._stepping = self._idle.copy()
         for k, policy in enumerate(policies):
             if (step := policy.compile()) is not None:
-                self._stepping[k] = table(Loop(*shared, step, ring.step_columns[k]))
-        self._run = prepare(run, idle)  # compiles now, before the loop runs
+                own = controller.walking.own[k]
+                self._stepping[k] = table(Loop(*shared, step, ring.step_columns[k], own))
+        adapts = controller.adaptation
+        self._adapting = None if adapts is None else adapts.adapting
+        if self._idle:  # compiles now, before the loop runs
+            self._run = prepare(run, self._idle[0], self._adapting)
 
     def run(self, policy: int, steps: bool) -> int:
         """`policy` is its number in the repertoire; Python makes its steps, or it `steps` here.
         Returns how many samples were taken and left."""
-        return int(self._run(self._stepping[policy] if steps else self._idle))
+        loop = (self._stepping if steps else self._idle)[policy]
+        return int(self._run(loop, self._adapting))

@@ -23,6 +23,7 @@ from sim2real_deploy.safety.chain import (
     RESPONSE,
     SENT_NS,
     SEQUENCE,
+    STRAIN,
     SURPRISE,
     TICK,
     Answer,
@@ -146,6 +147,12 @@ def answer(orders: Orders, tick: int, command_age_s: float) -> bool:
 def note_surprise(orders: Orders, surprise: float) -> None:
     """What answers say from now on of the policy's last step."""
     put_float(orders.answer, SURPRISE, surprise)
+
+
+@part
+def note_strain(orders: Orders, strain: float) -> None:
+    """And of adaptation."""
+    put_float(orders.answer, STRAIN, strain)
 
 
 class Supervision(Protocol):

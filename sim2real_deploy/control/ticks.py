@@ -164,7 +164,7 @@ class TickRing:
         self.late = late
         self.state_tick = -1 if state is None else state.tick
         self.vx, self.vy, self.wz = controller.velocity.shaped
-        self.trim_vx, self.trim_vy, self.trim_wz = controller.walking.trim
+        self.trim_vx, self.trim_vy, self.trim_wz = controller.velocity.trim
         row = self.written % self._capacity
         _FIGURES.pack_into(self._figures_memory, row * _FIGURES.size, *_values(self))
         for column in self._every_tick:

@@ -12,7 +12,7 @@ import numpy as np
 from sim2real_deploy.compiled import compiled, part
 from sim2real_deploy.control.lease import PLANNER, Lease, Source
 from sim2real_deploy.control.stages import Stage
-from sim2real_deploy.robots.vectors import REST, as_recorded
+from sim2real_deploy.robots.vectors import REST
 
 Array = Any  # a numpy array
 ABSURD = 10.0  # m/s or rad/s: beyond this it is a mistake
@@ -21,6 +21,7 @@ KEPT = 8  # requests: a loop that is just reading the newest one has so many to 
 COUNT, SHAPED_NS, BRAKES = range(3)  # places in `memo`
 CAME, STALE = range(2)  # places in `times`
 NEVER_NS = -1
+SHARE = 0.25  # of the command's length: largest correction of a slow command, none at rest
 
 
 class Shaping(NamedTuple):
@@ -30,14 +31,25 @@ class Shaping(NamedTuple):
     times: Array  # of each: when it came, when it becomes stale
     bounds: Array  # rows: speed, acceleration
     now: Array  # the velocity reached
-    shaped: Array  # in single precision, as given to the policy and recorded
+    shaped: Array  # in single precision, as recorded
+    correction: Array  # that adaptation wants
+    trim: Array  # and what is left of it, in single precision
+    given: Array  # to the policy: their sum
     memo: Array
+
+
+@part
+def longest_correction(velocity: Array) -> float:
+    """The largest correction of a command on each axis."""
+    x, y, z = velocity[0], velocity[1], velocity[2]
+    return SHARE * math.sqrt(x * x + y * y + z * z)
 
 
 @compiled
 def shape(shaping: Shaping, now_ns: int, may_move: bool) -> None:
     """Move on to the velocity for now: within speed and acceleration, going to zero when the
-    newest request is stale or the policy may not move."""
+    newest request is stale or the policy may not move. Its correction stays inside the speed,
+    too."""
     memo, now, slot = shaping.memo, shaping.now, shaping.memo[COUNT] % KEPT
     in_force = may_move and now_ns <= shaping.times[slot, STALE] and not memo[BRAKES]
     elapsed = 0.0 if memo[SHAPED_NS] == NEVER_NS else (now_ns - memo[SHAPED_NS]) / 1e9
@@ -51,6 +63,14 @@ def shape(shaping: Shaping, now_ns: int, may_move: bool) -> None:
             reach *= BRAKING
         now[axis] = min(max(goal, now[axis] - reach), now[axis] + reach)
         shaping.shaped[axis] = np.float32(now[axis])
+    within = longest_correction(shaping.shaped)
+    for axis in range(now.size):
+        most, shaped = shaping.bounds[0, axis], shaping.shaped[axis]
+        shaping.trim[axis], wanted = 0.0, min(max(shaping.correction[axis], -within), within)
+        if wanted != 0.0:
+            corrected = min(max(shaped + wanted, -most), most)
+            shaping.trim[axis] = np.float32(corrected - shaped)
+        shaping.given[axis] = np.float32(shaped + shaping.trim[axis])
 
 
 @part
@@ -61,7 +81,7 @@ def age_s(shaping: Shaping, now_ns: int) -> float:
 
 
 class VelocityCommand:
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, correction: Array = None) -> None:
         self.most = (stage.velocity.vx, stage.velocity.vy, stage.velocity.wz)
         rise = stage.acceleration
         self._lease = Lease()
@@ -72,6 +92,9 @@ class VelocityCommand:
             bounds=np.array((self.most, (rise.vx, rise.vy, rise.wz))),
             now=np.zeros(3),
             shaped=np.zeros(3),
+            correction=np.zeros(3) if correction is None else correction,
+            trim=np.zeros(3),
+            given=np.zeros(3),
             memo=np.zeros(BRAKES + 1, np.int64),
         )
         self.rejected = 0
@@ -80,8 +103,13 @@ class VelocityCommand:
 
     @property
     def shaped(self) -> tuple[float, ...]:
-        """As given to the policy."""
+        """Without its correction."""
         return tuple(self.shaping.shaped.tolist())
+
+    @property
+    def trim(self) -> tuple[float, ...]:
+        """The correction in force."""
+        return tuple(self.shaping.trim.tolist())
 
     def offer(self, vx: float, vy: float, wz: float, now_ns: int, source: Source = PLANNER) -> bool:
         """Accept a request if its source holds the lease. One that is not finite, or absurd, is
@@ -118,19 +146,13 @@ class VelocityCommand:
         self.shaping.memo[BRAKES] = 1
 
     def shape(self, now_ns: int, may_move: bool = True) -> tuple[float, ...]:
-        """The velocity for now."""
+        """The velocity for now, as given to the policy."""
         shape(self.shaping, now_ns, may_move)
-        return self.shaped
-
-    def inside(self, trim: tuple[float, ...]) -> tuple[float, ...]:
-        """The part of a correction that keeps the shaped velocity inside the stage's speed."""
-        if not any(trim):
-            return trim
-        rows = zip(self.shaped, trim, self.most, strict=True)
-        return as_recorded(min(max(v + t, -most), most) - v for v, t, most in rows)
+        return tuple(self.shaping.given.tolist())
 
     def halt(self) -> None:
         """Start from rest: the robot is not walking."""
         self.shaping.now.fill(0.0)
-        self.shaping.shaped.fill(0.0)
+        for reached in (self.shaping.shaped, self.shaping.trim, self.shaping.given):
+            reached.fill(0.0)
         self.shaping.memo[SHAPED_NS], self.shaping.memo[BRAKES] = NEVER_NS, 0

@@ -1,18 +1,16 @@
 """The policies' part of control: runs them when they are due and writes their joint command."""
 
 import time
-from operator import add
 
-import numpy as np
-
-from sim2real_deploy.control.adaptation import Adaptation
+from sim2real_deploy.control.adaptation import Adaptation, Own
 from sim2real_deploy.control.hand_over import HandOver, command_of
+from sim2real_deploy.control.limits import Limiter
 from sim2real_deploy.control.repertoire import BLEND_S, LEAD_S, TAKE_OVER_S, Repertoire
 from sim2real_deploy.control.velocity_command import VelocityCommand
 from sim2real_deploy.policy.policy import Policy
 from sim2real_deploy.robots import JointCommand, RobotState
 from sim2real_deploy.robots.state import Floats
-from sim2real_deploy.robots.vectors import REST, Numbers, as_recorded
+from sim2real_deploy.robots.vectors import Numbers
 
 HAND_OVER_S = 0.4  # from standing to the policy's own targets and gains
 
@@ -31,6 +29,9 @@ class Walking:
     ) -> None:
         self._repertoire = repertoire
         self._adaptation = adaptation
+        self.own = [Own.of(policy, number) for number, policy in enumerate(repertoire.policies)]
+        if adaptation is not None:
+            adaptation.know(self.own)
         self._velocity = velocity
         self._period_ns = period_ns
         self._asked = asked
@@ -41,7 +42,7 @@ class Walking:
         self.observe_ns = 0  # time spent in this tick
         self.infer_ns = 0
         self.switched = ""  # why the active policy is not the first one, for a person
-        self.trim: tuple[float, ...] = REST  # added to the velocity command by adaptation
+        self._begun = False  # adaptation has: not so on the way from standing
         self._hand_over: HandOver | None = None  # in progress, towards the active policy's command
         self.due_ns = 0  # of the active policy's next step
         # During a switch: the command of the active policy's step in the last tick, with which the
@@ -56,7 +57,7 @@ class Walking:
     def plain_until_ns(self) -> int:
         """The next step of a policy that walks alone: until then `asked` stays. Else 0."""
         switching = self._hand_over is not None or self._outgoing_command is not None
-        return 0 if switching or self._adaptation is not None else self.due_ns
+        return 0 if switching else self.due_ns
 
     @property
     def step_period_ns(self) -> int:
@@ -78,7 +79,7 @@ class Walking:
         self._repertoire.begin()
         self._velocity.halt()
         self._hand_over = HandOver(self._sent.copy(), now_ns, HAND_OVER_S)
-        self.due_ns, self.trim, self._outgoing_command = 0, REST, None
+        self.due_ns, self._outgoing_command = 0, None
         if self._adaptation is not None:
             self._adaptation.begin()
 
@@ -93,24 +94,30 @@ class Walking:
             repertoire.choose(index)
         self.switched = "asked for"
 
-    def fill(self, state: RobotState, now_ns: int, may_adapt: bool) -> None:
+    def fill(self, state: RobotState, now_ns: int) -> None:
         if now_ns + self._period_ns // 2 >= self.due_ns:
-            self._step(state, now_ns, may_adapt)
+            self._step(state, now_ns)
         elif self._outgoing_command is not None:
             self._step_outgoing(state, self._outgoing_command)
         policy = self._repertoire.policy
         assert policy is not None
+        self._begun = self._hand_over is None or self._repertoire.outgoing is not None
         if self._hand_over is not None:
-            self._blend(self._hand_over, policy, state, now_ns, may_adapt)
+            self._blend(self._hand_over, policy, state, now_ns)
             return
         if self.stepped:
             self._asked.q[:] = policy.target
             if policy.wheels:
                 self._asked.dq[:] = policy.speed
-        if self._adaptation is not None and self._adaptation.step(state, may_adapt):
-            self._correct(self._adaptation, policy.kp, policy.kd)
+        self._correct(state, policy.kp, policy.kd)
 
-    def _step(self, state: RobotState, now_ns: int, may_adapt: bool) -> None:
+    def learn(self, state: RobotState, limiter: Limiter, may_adapt: bool) -> None:
+        """After the limits. Between two policies adaptation continues."""
+        if self._adaptation is not None:
+            sent, acted = limiter.sent_block, limiter.acted_bits
+            self._adaptation.learn(state, sent, acted, may_adapt, self._begun)
+
+    def _step(self, state: RobotState, now_ns: int) -> None:
         repertoire = self._repertoire
         assert repertoire.policy is not None
         period_ns = self.step_period_ns
@@ -119,10 +126,10 @@ class Walking:
         self.due_ns = (now_ns if behind else self.due_ns) + period_ns
         self.stepped_ns = time.monotonic_ns()
         command = self._velocity.shape(now_ns, not repertoire.policy.blind)
-        if self._adaptation is not None:
-            command = self._steer(self._adaptation, repertoire.policy, state, may_adapt)
         astray = repertoire.step(state, command, now_ns)
         self._note_step()
+        if self._adaptation is not None:
+            self._adaptation.tell(repertoire.active, self._velocity.shaping)
         if self._outgoing_command is not None and not astray:  # no tick lay between two steps
             self._step_outgoing(state, command)
         self._outgoing_command = None if repertoire.outgoing is None else command
@@ -139,15 +146,6 @@ class Walking:
         self.observe_ns, self.infer_ns = repertoire.observe_ns, repertoire.infer_ns
         self.stepped |= repertoire.stepped
 
-    def _steer(
-        self, adaptation: Adaptation, policy: Policy, state: RobotState, may_adapt: bool
-    ) -> tuple[float, ...]:
-        """The velocity command with adaptation's correction, inside the stage's speed."""
-        command = self._velocity.shaped
-        trim = adaptation.steer(command, policy, state, may_adapt)
-        self.trim = self._velocity.inside(trim)
-        return as_recorded(map(add, command, self.trim))
-
     def _fall_back(self, why: str, now_ns: int) -> None:
         """Leave the active policy, starting from the last command sent. Its refuge steps in the
         next tick."""
@@ -157,22 +155,18 @@ class Walking:
         self.due_ns, self._outgoing_command = 0, None
         self.switched = f"in place of {left}: {why}"
 
-    def _blend(
-        self, pending: HandOver, policy: Policy, state: RobotState, now_ns: int, may_adapt: bool
-    ) -> None:
+    def _blend(self, pending: HandOver, policy: Policy, state: RobotState, now_ns: int) -> None:
         """Write the blended command. Between two policies adaptation continues; on the way from
         standing it has not begun. A switch is complete with a step of the new policy: so the bag's
         rows tell whether a policy goes on or begins again."""
         done = pending.fill(policy, now_ns, self._asked)
-        if self._adaptation is not None and self._repertoire.outgoing is not None:
-            self._adaptation.step(state, may_adapt)
-            self._correct(self._adaptation, self._asked.kp, self._asked.kd)
+        if self._begun:
+            self._correct(state, self._asked.kp, self._asked.kd)
         if done and (self._repertoire.outgoing is None or self._outgoing_command is not None):
             self._hand_over = self._outgoing_command = None
             self._repertoire.settle()
 
-    def _correct(self, adaptation: Adaptation, kp: Floats, kd: Floats) -> None:
+    def _correct(self, state: RobotState, kp: Floats, kd: Floats) -> None:
         """Write the gains with adaptation's factor, and its torque, into `asked`."""
-        np.multiply(kp, adaptation.gain, self._asked.kp)
-        np.multiply(kd, adaptation.gain, self._asked.kd)
-        np.copyto(self._asked.torque, adaptation.torque)
+        if self._adaptation is not None:
+            self._adaptation.correct(state, kp, kd, self._asked.block())

@@ -53,7 +53,8 @@ class Policy:
         self._motion = open_player(contract, spec, self.session.metadata, where)
         self._statistics, self._judged = self._read_statistics(where)
         self.estimated = tuple(name for told in self.session.told for name in told.names)
-        self._missed = [self.estimated.index(n) for n in MISSED.names if n in self.estimated]
+        # Places of the velocity missed; empty where the network does not tell it.
+        self.missed = [self.estimated.index(n) for n in MISSED.names if n in self.estimated]
 
         action, held = contract.action, contract.held
         self._scaled = [*zip(_float32(action.offset), _float32(action.scale), strict=True)]
@@ -104,13 +105,6 @@ class Policy:
     def steps(self) -> int:
         """Since the last reset; a gait clock taken over from another policy counts."""
         return self._steps
-
-    def estimated_velocity(self) -> list[float] | None:
-        """vx, vy, wz as the network believed them in its last step; None where it does not tell."""
-        if len(self._missed) < len(MISSED.names):
-            return None
-        missed: list[float] = self.session.estimates[self._missed].tolist()
-        return [x + command for x, command in zip(missed, self._inputs.command, strict=True)]
 
     def reset(self) -> None:
         """Clear the history, last action, network state and gait clock."""

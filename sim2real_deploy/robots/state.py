@@ -56,6 +56,10 @@ class RobotState(Protocol):
     def raw(self) -> bytes:
         """The sample as received, CDR header included."""
 
+    @property
+    def numbers(self) -> Floats:
+        """Quaternion, gyroscope, accelerometer, q, dq, ddq, torque; a decoder may add more."""
+
     def motion(self) -> Floats:
         """Rows `q` and `dq` of one block."""
 
@@ -122,6 +126,11 @@ class WholeState:
             remote=bytes(REMOTE_BYTES),
             raw=b"",
         )
+
+    @property
+    def numbers(self) -> Floats:
+        trunk = self.quaternion, self.gyroscope, self.accelerometer
+        return np.concatenate((*trunk, self.q, self.dq, self.ddq, self.torque), dtype=np.float32)
 
     def motion(self) -> Floats:
         return np.stack((self.q, self.dq))

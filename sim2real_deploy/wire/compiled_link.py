@@ -122,6 +122,13 @@ def take(link: CompiledLink, timeout_ns: int) -> int:
 
 
 @part
+def counter(link: CompiledLink) -> int:
+    """The robot's, in the sample just taken."""
+    sample = link.samples[link.memo[USED] % KEPT]
+    return np.int64(sample.view(np.uint32)[link.memo[TICK_WORD]])  # type: ignore[no-any-return]
+
+
+@part
 def accept(link: CompiledLink, taken: int) -> bool:
     """Whether the samples taken are the plain case. Then the next place in `samples` and `numbers`
     holds the state, and `use` makes it the newest."""
@@ -133,18 +140,22 @@ def accept(link: CompiledLink, taken: int) -> bool:
     sample = link.samples[slot]
     for i in range(HEADER, sample.size):  # numba takes seconds to compile an assignment of slices
         sample[i] = link.memory[i - HEADER]
-    tick = np.int64(sample.view(np.uint32)[memo[TICK_WORD]])
-    if tick != memo[TICK] + memo[PERIOD_MS]:
+    if counter(link) != memo[TICK] + memo[PERIOD_MS]:
         return False
     found = kernels.check(sample, link.state_gather, link.state_places, link.numbers[slot])
     return found == kernels.GOOD
 
 
 @part
+def numbers(link: CompiledLink) -> Array:
+    """Of the state just accepted: see LiveState."""
+    return link.numbers[link.memo[USED] % KEPT]
+
+
+@part
 def motion(link: CompiledLink, joints: int) -> Array:
     """Rows q and dq of the state just accepted."""
-    numbers = link.numbers[link.memo[USED] % KEPT]
-    return numbers[IMU_NUMBERS : IMU_NUMBERS + 2 * joints].reshape(2, joints)
+    return numbers(link)[IMU_NUMBERS : IMU_NUMBERS + 2 * joints].reshape(2, joints)
 
 
 @part
@@ -152,7 +163,7 @@ def use(link: CompiledLink, received_ns: int) -> None:
     """Make the state just accepted the newest, for other threads, too."""
     memo, slot = link.memo, link.memo[USED] % KEPT
     link.received[slot] = received_ns
-    memo[TICK] = np.int64(link.samples[slot].view(np.uint32)[memo[TICK_WORD]])
+    memo[TICK] = counter(link)
     memo[USED] += 1
 
 

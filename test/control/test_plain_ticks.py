@@ -11,13 +11,16 @@ import pytest
 
 from sim2real_deploy.compiled import AVAILABLE
 from sim2real_deploy.control import plain_ticks, velocity_command
+from sim2real_deploy.control.adaptation import open_adaptation
+from sim2real_deploy.control.adaptation.adaptation import CYCLE
 from sim2real_deploy.control.controller import Controller
 from sim2real_deploy.control.loop import ControlLoop
 from sim2real_deploy.control.modes import Mode, ModeEvent
 from sim2real_deploy.control.stages import load_stage
-from sim2real_deploy.control.supervision import Supervised, Unsupervised
-from sim2real_deploy.control.ticks import COLUMNS
+from sim2real_deploy.control.supervision import TIMEOUT_NS, Supervised, Unsupervised
+from sim2real_deploy.control.ticks import AXES, COLUMNS
 from sim2real_deploy.control.walking import Walking
+from sim2real_deploy.gate.drive import Drive
 from sim2real_deploy.policy.bundle import load_bundle
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.local_channel import LocalChannel
@@ -54,13 +57,14 @@ class MarkedLink(DdsLink):
 class World:
     """A loop that walks between two policy steps, and the robot that it talks to."""
 
-    def __init__(self, compiled, supervision=None):
+    def __init__(self, compiled, supervision=None, adapts="none", stage=""):
         domain = free_domain()
         self.robot = Participant(domain, "lo", "robot")
         self.states = self.robot.writer(LOW_STATE, FAMILY.state)
         self.commands = self.robot.reader(LOW_CMD, FAMILY.command)
         self.link = MarkedLink(SPEC, "lo", domain, name="control")
-        self.controller = Controller(SPEC, load_stage(), load_bundle("go2_walk", SPEC).open())
+        policy, adaptation = load_bundle("go2_walk", SPEC).open(), open_adaptation(SPEC, adapts)
+        self.controller = Controller(SPEC, load_stage(stage), policy, adaptation)
         self.controller.situation.sport_released = True
         self.loop = ControlLoop(self.link, self.controller, supervision or Unsupervised())
         self.compiled = self.loop._plain
@@ -114,7 +118,7 @@ class World:
         self.order(0.5, 0.0, 0.2)
         self.states.write(first)
         self.loop.cycle()
-        controller.walking.fill(self.link.latest, self.link.now_ns(), False)  # fills the history
+        controller.walking.fill(self.link.latest, self.link.now_ns())  # fills the history
         controller.walking.due_ns = self.link.now_ns() + LONG_NS // 40
 
     def order(self, *velocity):
@@ -258,6 +262,72 @@ def test_a_policy_step_that_is_not_finite_damps_in_its_tick(monkeypatch):
         assert not floats[FAMILY.command.floats("motor_cmd.kp", 12)].any()
 
 
+@pytest.fixture(scope="module")
+def loaded_walk():
+    """What a robot says that walks with a weak calf, a leg that rubs and a load."""
+    said, twin = [], TwinRobot(SPEC, imperfections=load_imperfections(), seed=3)
+
+    def tap(_, topic, sample):
+        if topic == LOW_STATE:
+            said.append(bytes(sample))
+
+    drive = Drive(load_bundle("go2_walk", SPEC), twin, tap=tap)
+    drive.stand_and_walk()
+    strength = twin.imperfections.motors.strengths(SPEC)
+    for tick in range(2500):
+        if tick == 1000:
+            twin.boards.weaken(np.where(np.arange(12) == 2, 0.8, 1.0) * strength)
+            twin.motors.rub([3, 4, 5], 4.0)
+            twin.carry(3.0)
+        drive.walk_at((0.5, 0.0, 0.2))
+        drive.tick()
+    return said[-2300:]
+
+
+@pytest.mark.parametrize("adapts", ["strength", "mrac", "velocity", "all"])
+@pytest.mark.parametrize("stepping", [False, True])
+def test_adaptation_is_the_same_in_compiled_ticks(adapts, stepping, loaded_walk, monkeypatch):
+    def walk(compiled):
+        first, second, *rest = loaded_walk
+        with World(compiled, adapts=adapts, stage="field") as world:
+            known = world.controller.adaptation
+            known.motors.strength[2] *= 0.85
+            known.correction[:] = 0.05 * (stepping and adapts in ("velocity", "all"))
+            if stepping:
+                world.step_in_every_tick(first, monkeypatch)
+            world.walk(second, stepping)
+            world.loop.ticks.drain()
+            sent, rows = [], []
+            for number, sample in enumerate(rest):
+                sent.append(world.answer(sample))
+                if number % 1000 == 999:  # before the ring is full
+                    rows.append(world.loop.ticks.drain())
+        return world, sent, [*rows, world.loop.ticks.drain()]
+
+    _, expected, rows = walk(False)
+    world, sent, quick_rows = walk(True)
+    assert sent == expected
+    assert world.python_ticks < len(sent) / 100  # where the robot lost a state
+
+    def column(found, name):
+        return np.concatenate([part.column(name) for part in found])[: len(sent)]
+
+    for name in (*(f"trim_{axis}" for axis in AXES), *AXES, "state_tick", "policy_stepped"):
+        np.testing.assert_array_equal(column(quick_rows, name), column(rows, name))
+    asked, quick = (
+        np.concatenate([part.asked for part in found])[: len(sent)] for found in (rows, quick_rows)
+    )
+    np.testing.assert_array_equal(quick, asked)
+    corrected = {
+        "strength": np.ptp(asked[:, 2], axis=0).any(),
+        "mrac": asked[:, 4].any(),
+        "velocity": np.ptp(column(rows, "trim_vx")) > 0.04,
+    }
+    wanted = set(corrected) if adapts == "all" else {adapts}
+    wanted -= set() if stepping else {"velocity"}
+    assert {part for part, acted in corrected.items() if acted} == wanted
+
+
 def broken(sample, how):
     sample = bytearray(sample)
     if how == "crc":
@@ -353,6 +423,34 @@ def test_a_stop_acts_in_the_tick_that_finds_it_and_repeated_orders_are_answered(
             assert world.controller.reason == "pressed"
             floats = np.frombuffer(command, np.float32)
             assert not floats[FAMILY.command.floats("motor_cmd.kp", 12)].any()
+
+
+def test_the_supervisor_is_told_of_strain_and_switches_adaptation_off(tmp_path):
+    chain = Chain(tmp_path)
+    with LocalChannel(tmp_path, "control", "safety") as channel, chain.channel:
+        samples = states(500, wild=False)
+        supervised = Supervised(channel, "control")
+        supervised._side.timeout_ns = supervised.orders.memo[TIMEOUT_NS] = LONG_NS
+        with World(True, supervised, adapts="strength") as world:
+            chain.beat()
+            world.walk(next(samples))
+            adaptation = world.controller.adaptation
+            adaptation.motors.strength[2] *= 0.5
+
+            def tick(count, verdict):
+                for _ in range(count):
+                    chain.beat(verdict)
+                    world.answer(next(samples))
+                    report = chain.hear()
+                return report
+
+            assert tick(60, CLEAR).adaptation_strain > 2.0
+            high, gain = adaptation.level, adaptation.gain[2]
+            assert high > 0.05
+            tick(2 * CYCLE, replace(CLEAR, may_adapt=False))
+            assert adaptation.level < high
+            assert adaptation.gain[2] < gain
+            assert world.python_ticks < 10  # where a heartbeat came late, and the change
 
 
 def test_a_silent_supervisor_ends_compiled_ticks(tmp_path):

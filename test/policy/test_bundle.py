@@ -262,8 +262,8 @@ def test_what_a_network_estimates_is_read_by_name(tmp_path):
     policy.observe(state, (0.3, 0.0, 0.1))
     policy.infer()
     np.testing.assert_allclose(policy.estimates, [0.1, -0.2, 0.4], atol=1e-6)
-    assert policy.estimated_velocity() == pytest.approx([0.4, -0.2, 0.5], abs=1e-6)
-    assert load(tmp_path / "silent", model).open().estimated_velocity() is None
+    assert policy.missed == [0, 1, 2]
+    assert load(tmp_path / "silent", model).open().missed == []
 
 
 @pytest.mark.parametrize(

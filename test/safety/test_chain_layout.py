@@ -62,6 +62,7 @@ def test_compiled_loops_find_the_fields_of_an_answer() -> None:
     assert told(tick=ALL_BITS) == places(chain.TICK, 8)
     assert told(out_of_distribution=ALL_BYTES) == places(chain.SURPRISE, 4)
     assert told(command_age_s=ALL_BYTES) == places(chain.COMMAND_AGE, 4)
+    assert told(adaptation_strain=ALL_BYTES) == places(chain.STRAIN, 4)
 
 
 def test_each_field_has_bytes_of_its_own() -> None:

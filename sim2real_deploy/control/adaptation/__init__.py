@@ -1,12 +1,12 @@
 """Adaptation while walking: estimates of the robot, and bounded corrections made of them."""
 
-from sim2real_deploy.control.adaptation.adaptation import Adaptation
+from sim2real_deploy.control.adaptation.adaptation import Adaptation, Own
 from sim2real_deploy.control.adaptation.reference import load_reference
 from sim2real_deploy.control.stages import Adapts
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.robots import RobotSpec
 
-__all__ = ["Adaptation", "Adapts", "allowed", "open_adaptation"]
+__all__ = ["Adaptation", "Adapts", "Own", "allowed", "open_adaptation"]
 
 
 def allowed(chosen: str, most: Adapts) -> Adapts:

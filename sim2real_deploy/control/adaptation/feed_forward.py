@@ -3,14 +3,15 @@
 import math
 from typing import Any
 
-from sim2real_deploy.compiled import compiled
+from sim2real_deploy.compiled import part
+from sim2real_deploy.control.adaptation.leg_loads import DQ, TORQUE
 
 Array = Any  # a numpy array, as the compiled loops see it
 TURNS = 0.3  # rad/s: a joint this fast gets most of what its friction takes
 LEAST_TORQUE = 1e-3  # Nm: less is none
 
 
-@compiled
+@part
 def feed_forward(
     seen: Array,
     shares: Array,
@@ -22,12 +23,11 @@ def feed_forward(
     carried: Array,
     out: Array,
 ) -> bool:
-    """`seen`: each joint's torque and speed. A leg that stands gets the payload's share of its own
-    torque (`carried`, filtered), a joint that moves what its friction takes. False: nothing is
-    added."""
+    """`seen`: see Seen. A leg that stands gets the payload's share of its own torque (`carried`,
+    filtered), a joint that moves what its friction takes. False: nothing is added."""
     some = False
     for joint in range(bounds.size):
-        torque, speed, bound = seen[0, joint], seen[1, joint], bounds[joint]
+        torque, speed, bound = seen[TORQUE, joint], seen[DQ, joint], bounds[joint]
         if math.isfinite(torque):  # else everything stays as it was
             wanted = min(max(shares[leg_of[joint]] * torque, -bound), bound)
             carried[joint] += keep * (wanted - carried[joint])

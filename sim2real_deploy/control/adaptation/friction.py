@@ -10,12 +10,12 @@ its bounds, and leakage where nothing is seen.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.compiled import compiled
+from sim2real_deploy.compiled import part
 from sim2real_deploy.robots.state import Floats
 
 Array = Any  # a numpy array, as the compiled loops see it
@@ -34,34 +34,55 @@ NEVER = 10.0  # Nm: standard error of a joint of which nothing is known
 CORRELATED = 2.0  # samples of one swing err alike: so many count as one
 # Rows of the sums: samples, their torques and the squares, with the joint turning up, then down.
 ROWS = 6
+KEEP, STEP_S, STRAIN = range(3)  # places in `figures`
 
 
-@compiled
-def learn(sums: Array, joints: Array, speeds: Array, left: Array, sane: Array, keep: float) -> None:
+class Friction(NamedTuple):
+    """`learn` from each leg that swings, `update` at `rate_hz`."""
+
+    found: Array  # Nm, beyond the reference's, of each joint
+    error: Array  # one standard error
+    believed: Array  # Nm: of that, what is used
+    bound: Array  # Nm: the most that is believed
+    sane: Array
+    sums: Array
+    figures: Array  # of a sum, kept; from update to update, s; most that is found, by its bound
+
+    @classmethod
+    def of(cls, torque_limit: Floats, bound: Vector, rate_hz: float) -> "Friction":
+        joints = len(torque_limit)
+        return cls(
+            found=np.zeros(joints),
+            error=np.full(joints, NEVER),
+            believed=np.zeros(joints),
+            bound=bound,
+            sane=SANE * torque_limit.astype(np.float64),
+            sums=np.zeros((ROWS, joints)),
+            figures=np.array([math.exp(-1.0 / (MEMORY_S * rate_hz)), 1.0 / rate_hz, 0.0]),
+        )
+
+
+@part
+def learn(friction: Friction, joints: Array, speeds: Array, left: Array) -> None:
     """Add the unexplained torques of one swinging leg to the means of each direction."""
+    sums = friction.sums
     for k in range(joints.size):
         joint, speed, torque = joints[k], speeds[joints[k]], left[k]
         for row in range(ROWS):
-            sums[row, joint] *= keep
-        if abs(speed) > MOVES and abs(torque) < sane[joint]:  # not so for NaN
+            sums[row, joint] *= friction.figures[KEEP]
+        if abs(speed) > MOVES and abs(torque) < friction.sane[joint]:  # not so for NaN
             first = 0 if speed > 0.0 else 3
             sums[first, joint] += 1.0
             sums[first + 1, joint] += torque
             sums[first + 2, joint] += torque * torque
 
 
-@compiled
-def update(
-    sums: Array,
-    found: Array,
-    error: Array,
-    believed: Array,
-    bound: Array,
-    step_s: float,
-    grow: bool,
-) -> float:
-    """The means' half difference is friction; what is believed follows it. Returns the most that is
-    found, by its bound."""
+@part
+def update(friction: Friction, grow: bool) -> None:
+    """The means' half difference is friction; what is believed follows it. `grow`: no limit acts,
+    so more may be believed."""
+    sums, found, error = friction.sums, friction.found, friction.error
+    believed, bound, step_s = friction.believed, friction.bound, friction.figures[STEP_S]
     strain = 0.0
     for j in range(found.size):
         ups, downs = sums[0, j], sums[3, j]
@@ -82,34 +103,4 @@ def update(
             believed[j] -= LEAKAGE * step_s * believed[j]
             if believed[j] < LEAST_NM:
                 believed[j] = 0.0
-    return strain
-
-
-class FrictionEstimator:
-    """`learn` from each leg that swings, `update` once per cycle."""
-
-    def __init__(self, torque_limit: Floats, bound: Vector, rate_hz: float) -> None:
-        joints = len(torque_limit)
-        self.found = np.zeros(joints)  # Nm, beyond the reference's
-        self.error = np.full(joints, NEVER)  # one standard error
-        self.believed = np.zeros(joints)  # Nm: of that, what is used
-        self.strain = 0.0  # the most that is found, by its bound
-        self._bound = bound
-        self._sane = SANE * torque_limit.astype(np.float64)
-        self._keep = math.exp(-1.0 / (MEMORY_S * rate_hz))
-        self._step_s = 1.0 / rate_hz
-        self._sums = np.zeros((ROWS, joints))
-        self._speeds = np.zeros(joints)
-        none = np.zeros(1, np.int64)
-        learn(self._sums, none, self._speeds, np.zeros(1), self._sane, self._keep)  # compiles
-        self.update(grow=False)
-
-    def learn(self, joints: Array, dq: Floats, left: Vector) -> None:
-        self._speeds[:] = dq
-        learn(self._sums, joints, self._speeds, left, self._sane, self._keep)
-
-    def update(self, grow: bool) -> None:
-        """`grow`: no limit acts, so more may be believed."""
-        sums, bound = self._sums, self._bound
-        arrays = sums, self.found, self.error, self.believed, bound
-        self.strain = update(*arrays, self._step_s, grow)
+    friction.figures[STRAIN] = strain

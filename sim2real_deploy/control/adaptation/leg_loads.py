@@ -8,13 +8,14 @@ the reference model does not have.
 """
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim2real_deploy.compiled import compiled
+from sim2real_deploy.compiled import compiled, part
 from sim2real_deploy.control.adaptation.reference import Reference
-from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.legs import REGULAR, LegKinematics
 
 Array = Any  # a numpy array, as the compiled loops see it
@@ -27,6 +28,18 @@ RADIUS = MASS  # in the last row
 RATE, FORCE, RATE_BEFORE, TURNING, DOWN = range(5)
 # Rows of the joints' motion.
 Q, DQ, TORQUE, DDQ = range(4)
+# Places in a state's numbers before the joints', and in what is measured of a leg.
+GYROSCOPE, ACCELEROMETER, JOINTS = 4, 7, 10
+SIZE_OF_FORCE, LEFT = 3, 4
+TICK, PREPARED = range(2)  # places in `memo`
+
+
+class Seen(NamedTuple):
+    """A state in double precision."""
+
+    imu: Array  # quaternion, gyroscope, accelerometer
+    joints: Array  # rows q, dq, torque
+    tick: Array  # the robot's counter
 
 
 # Loops over three values are written out: they compile in a tenth of the time of whole arrays.
@@ -192,7 +205,7 @@ def measure_leg(
     w, x, y, z = quaternion[0], quaternion[1], quaternion[2], quaternion[3]
     trunk[DOWN, 0], trunk[DOWN, 1] = 2.0 * (w * y - x * z), -2.0 * (y * z + w * x)
     trunk[DOWN, 2] = 2.0 * (x * x + y * y) - 1.0
-    # Gyroscopes are noisy and the trunk is slow: differences since `prepare`.
+    # Gyroscopes are noisy and the trunk is slow: differences since `mark`.
     for i in range(3):
         trunk[TURNING, i] = (trunk[RATE, i] - trunk[RATE_BEFORE, i]) / since_s
     joints, turns, columns = np.zeros((4, count)), np.zeros((count, 3)), np.zeros((count, 3))
@@ -206,10 +219,10 @@ def measure_leg(
         joints[TORQUE, k] = now[TORQUE, joint] - rubs - table[k, ARMATURE] * joints[DDQ, k]
     move_leg(joints, trunk, table, leg[1], turns, columns, foot)
     for k in range(count):
-        out[4 + k] = joints[TORQUE, k]
+        out[LEFT + k] = joints[TORQUE, k]
         joints[TORQUE, k] -= extra[leg[0, k]] * math.tanh(joints[DQ, k] / SLIDES)
     force_of(columns, joints[TORQUE], force)
-    out[3] = math.sqrt(force[0] ** 2 + force[1] ** 2 + force[2] ** 2)
+    out[SIZE_OF_FORCE] = math.sqrt(force[0] ** 2 + force[1] ** 2 + force[2] ** 2)
     put(trunk[RATE], spin)
     cross(foot, spin, out)
     for k in range(count):
@@ -222,50 +235,55 @@ def measure_leg(
     return float(force[0] * trunk[DOWN, 0] + force[1] * trunk[DOWN, 1] + force[2] * trunk[DOWN, 2])
 
 
-class LegMeter:
-    """`prepare` in one tick, then `measure` one leg after another in the ticks that follow."""
+class Legs(NamedTuple):
+    """`mark` in one tick, then `measure` one leg after another in the ticks that follow."""
 
-    def __init__(self, spec: RobotSpec, legs: list[LegKinematics], reference: Reference) -> None:
-        count = len(reference.links)
-        self._legs = [
-            (np.array((leg.joints, leg.axes), np.int64), _table(leg, reference)) for leg in legs
-        ]
-        self._out = np.zeros(4 + count)
-        self.velocity, self.left = self._out[:3], self._out[4:]
-        # Arrays of one type and layout, whatever a state's are: compiled once, before any tick.
-        self._now, self._before = np.zeros((3, spec.joint_count)), np.zeros(spec.joint_count)
-        self._trunk, self._quaternion = np.zeros((5, 3)), np.array((1.0, 0.0, 0.0, 0.0))
-        self._tick = self._glanced = 0
-        for leg in range(len(self._legs)):
-            self._look(leg, 1.0, 1.0, np.zeros(spec.joint_count))
+    legs: Array  # of each: rows of joints and their axes
+    tables: Array  # of each: see the columns above
+    before: Array  # joint speeds that accelerations are differences to
+    trunk: Array
+    out: Array  # see `measure_leg`
+    memo: Array  # the robot's counter in the last state, and in the one prepared with
 
-    @property
-    def force(self) -> float:
-        """At the foot, N."""
-        return float(self._out[3])
+    @classmethod
+    def of(cls, spec: RobotSpec, legs: Sequence[LegKinematics], reference: Reference) -> "Legs":
+        return cls(
+            legs=np.array([(leg.joints, leg.axes) for leg in legs], np.int64),
+            tables=np.array([_table(leg, reference) for leg in legs]),
+            before=np.zeros(spec.joint_count),
+            trunk=np.zeros((5, 3)),
+            out=np.zeros(LEFT + len(reference.links)),
+            memo=np.zeros(2, np.int64),
+        )
 
-    def prepare(self, state: RobotState) -> None:
-        """Store the motion that accelerations are differences to."""
-        self._tick = self._glanced = state.tick
-        self._before[:], self._trunk[RATE_BEFORE] = state.dq, state.gyroscope
 
-    def measure(self, leg: int, state: RobotState, extra: Array) -> float:
-        """The load; NaN where the state before this one is missing. `extra`: dry friction of each
-        joint beyond the reference's."""
-        tick, now, trunk = state.tick, self._now, self._trunk
-        elapsed_s, since_s = (tick - self._tick) / 1e3, (tick - self._glanced) / 1e3
-        self._tick = tick
-        if not 0.0 < elapsed_s < LONGEST_S:
-            self._before[:] = state.dq
-            return math.nan
-        now[:2], now[2] = state.motion(), state.torque
-        trunk[RATE], trunk[FORCE] = state.gyroscope, state.accelerometer
-        self._quaternion[:] = state.quaternion
-        return self._look(leg, elapsed_s, since_s, extra)
+@part
+def mark(legs: Legs, seen: Seen) -> None:
+    """Store the motion that accelerations are differences to."""
+    legs.memo[TICK] = legs.memo[PREPARED] = seen.tick[0]
+    for j in range(legs.before.size):
+        legs.before[j] = seen.joints[DQ, j]
+    for i in range(3):
+        legs.trunk[RATE_BEFORE, i] = seen.imu[GYROSCOPE + i]
 
-    def _look(self, leg: int, elapsed_s: float, since_s: float, extra: Array) -> float:
-        motion = self._now, self._before, self._trunk, self._quaternion
-        return measure_leg(*motion, elapsed_s, since_s, *self._legs[leg], extra, self._out)
+
+@part
+def measure(legs: Legs, leg: int, seen: Seen, extra: Array) -> float:
+    """The vertical load on a foot; NaN where the state before this one is missing. `extra`: dry
+    friction of each joint beyond the reference's."""
+    memo, tick = legs.memo, seen.tick[0]
+    elapsed_s, since_s = (tick - memo[TICK]) / 1e3, (tick - memo[PREPARED]) / 1e3
+    memo[TICK] = tick
+    if not (0.0 < elapsed_s < LONGEST_S and since_s > 0.0):
+        for j in range(legs.before.size):
+            legs.before[j] = seen.joints[DQ, j]
+        return math.nan
+    for i in range(3):
+        legs.trunk[RATE, i] = seen.imu[GYROSCOPE + i]
+        legs.trunk[FORCE, i] = seen.imu[ACCELEROMETER + i]
+    motion = seen.joints, legs.before, legs.trunk, seen.imu, elapsed_s, since_s
+    load: float = measure_leg(*motion, legs.legs[leg], legs.tables[leg], extra, legs.out)
+    return load
 
 
 def _table(leg: LegKinematics, reference: Reference) -> Array:

@@ -6,15 +6,26 @@ tell the trunk's velocity, too, and the legs that swing their joints' friction.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim2real_deploy.control.adaptation.friction import SWINGS, FrictionEstimator
-from sim2real_deploy.control.adaptation.leg_loads import LegMeter
+from sim2real_deploy.compiled import part
+from sim2real_deploy.control.adaptation.friction import SWINGS, Friction
+from sim2real_deploy.control.adaptation.friction import learn as rub
+from sim2real_deploy.control.adaptation.leg_loads import (
+    DQ,
+    LEFT,
+    SIZE_OF_FORCE,
+    Legs,
+    Seen,
+    measure,
+)
 from sim2real_deploy.control.adaptation.reference import Reference
-from sim2real_deploy.robots import RobotSpec, RobotState
+from sim2real_deploy.robots import RobotSpec
 from sim2real_deploy.robots.odometry import GRAVITY, legs_of
 
+Array = Any  # a numpy array
 MEMORY_S = 0.5  # time constant of each of two filters in a row: a gait's bounce does not pass
 SETTLED = 6.0  # memories, before the mean is believed
 LARGEST_LOAD = 500.0  # N: no foot of a robot that walks carries more
@@ -24,76 +35,105 @@ SLIPPING = 0.1  # m/s off the mean velocity, at which a foot counts for half
 USUAL = 0.1  # of each new velocity, in that mean
 LEAST_WEIGHT = 0.3  # of the feet seen in a step; below it, what they say is a touchdown or a slip
 UNKNOWN_KG = 10.0  # standard error while nothing is known
+PAYLOAD, ERROR = range(2)  # places in `believed`
+MASS, KEEP = range(2)  # places in `figures`
+CYCLES, BELIEVED_FROM = range(2)  # places in `memo`
 RIPPLE_KG = 0.2  # how far the mean differs from command to command, and with a leg's friction
 
 
-class PayloadEstimator:
+class Load(NamedTuple):
     """`learn` from one leg after another, at `rate_hz` each."""
 
-    def __init__(
-        self, spec: RobotSpec, reference: Reference, friction: FrictionEstimator, rate_hz: float
-    ) -> None:
-        self.legs = legs_of(spec)
-        self._friction = friction
-        self._joints = [np.array(leg.joints, np.int64) for leg in self.legs]
-        self.carries = [0.0] * len(self.legs)  # each foot: 0 it swings, 1 it stands
-        self.payload_kg = 0.0
-        self.error_kg = UNKNOWN_KG  # one standard error
-        self._mass_kg = reference.mass_kg
-        self._meter = LegMeter(spec, self.legs, reference)
-        self._walked = [0.0, 0.0, 0.0]  # vx and vy over standing feet, summed, and their weights
-        self._mean_walked = (0.0, 0.0)
-        self._loads = [0.0] * len(self.legs)
-        self._keep = 1.0 - math.exp(-1.0 / (MEMORY_S * rate_hz))
-        self._means = [reference.mass_kg * GRAVITY] * 2
-        self._cycles = 0
-        self._settled = round(SETTLED * MEMORY_S * rate_hz)
+    legs: Legs
+    carries: Array  # each foot: 0 it swings, 1 it stands
+    loads: Array  # N, on each foot
+    means: Array  # of their sum: the two filters
+    walked: Array  # vx and vy over standing feet, summed since the last `look`, and their weights
+    usual: Array  # their mean over many steps
+    velocity: Array  # vx and vy at the last `look`; NaN if no foot stood firmly
+    believed: Array  # payload and its standard error, kg
+    figures: Array
+    memo: Array  # how often it was weighed, and until when that is not believed
 
-    def prepare(self, state: RobotState) -> None:
-        """Call in the tick before the first leg."""
-        self._meter.prepare(state)
+    @classmethod
+    def of(cls, spec: RobotSpec, reference: Reference, rate_hz: float) -> "Load":
+        legs, keep = legs_of(spec), 1.0 - math.exp(-1.0 / (MEMORY_S * rate_hz))
+        return cls(
+            legs=Legs.of(spec, legs, reference),
+            carries=np.zeros(len(legs)),
+            loads=np.zeros(len(legs)),
+            means=np.full(2, reference.mass_kg * GRAVITY),
+            walked=np.zeros(3),
+            usual=np.zeros(2),
+            velocity=np.full(2, np.nan),
+            believed=np.array([0.0, UNKNOWN_KG]),
+            figures=np.array([reference.mass_kg, keep]),
+            memo=np.array([0, round(SETTLED * MEMORY_S * rate_hz)]),
+        )
 
-    def learn(self, leg: int, state: RobotState, limited: bool) -> None:
-        """From one leg; after the last one the mean load is updated. Friction is not learnt while a
-        limit acts."""
-        load = self._meter.measure(leg, state, self._friction.believed)
-        vx, vy, _ = self._meter.velocity.tolist()
-        if math.isfinite(load) and self._meter.force < SWINGS and not limited:
-            self._friction.learn(self._joints[leg], state.dq, self._meter.left)
-        if abs(load) < LARGEST_LOAD and math.isfinite(vx + vy):  # not so for NaN
-            self._loads[leg] = load
-            carried = (load - CARRIES_FROM) / (CARRIES_FULL - CARRIES_FROM)
-            self.carries[leg] = min(max(carried, 0.0), 1.0)
-            self._walk(load, vx, vy)
-        if leg == len(self.legs) - 1:
-            self._weigh(sum(self._loads))
+    @property
+    def payload_kg(self) -> float:
+        return float(self.believed[PAYLOAD])
 
-    def trunk_velocity(self) -> tuple[float, float] | None:
-        """The trunk's mean vx and vy since the last call; None if no foot stood firmly."""
-        vx, vy, weight = self._walked
-        self._walked = [0.0, 0.0, 0.0]
-        if not weight:
-            return None
-        vx, vy = vx / weight, vy / weight
-        was_vx, was_vy = self._mean_walked
-        self._mean_walked = was_vx + USUAL * (vx - was_vx), was_vy + USUAL * (vy - was_vy)
-        return (vx, vy) if weight >= LEAST_WEIGHT else None
+    @property
+    def error_kg(self) -> float:
+        """One standard error."""
+        return float(self.believed[ERROR])
 
-    def _walk(self, load: float, vx: float, vy: float) -> None:
-        """A foot counts by its load, and less where it moves unlike the others: it slips, or has
-        just touched down."""
-        weight = min(max((load - STANDS_FROM) / (STANDS_FULL - STANDS_FROM), 0.0), 1.0)
-        slip = math.dist((vx, vy), self._mean_walked) / SLIPPING
-        weight /= 1.0 + slip * slip
-        sums = self._walked
-        self._walked = [sums[0] + weight * vx, sums[1] + weight * vy, sums[2] + weight]
 
-    def _weigh(self, load: float) -> None:
-        means = self._means
-        for stage in range(len(means)):
-            means[stage] += self._keep * (load - means[stage])
-            load = means[stage]
-        self._cycles += 1
-        if self._cycles >= self._settled:
-            self.payload_kg = load / GRAVITY - self._mass_kg
-            self.error_kg = RIPPLE_KG
+@part
+def learn(load: Load, leg: int, seen: Seen, friction: Friction, limited: bool) -> None:
+    """From one leg; after the last one the mean load is updated. Friction is not learnt while a
+    limit acts."""
+    legs = load.legs
+    force, out = measure(legs, leg, seen, friction.believed), legs.out
+    if math.isfinite(force) and out[SIZE_OF_FORCE] < SWINGS and not limited:
+        rub(friction, legs.legs[leg, 0], seen.joints[DQ], out[LEFT:])
+    if abs(force) < LARGEST_LOAD and math.isfinite(out[0] + out[1]):  # not so for NaN
+        load.loads[leg] = force
+        carried = (force - CARRIES_FROM) / (CARRIES_FULL - CARRIES_FROM)
+        load.carries[leg] = min(max(carried, 0.0), 1.0)
+        walk(load, force, out[0], out[1])
+    if leg == load.loads.size - 1:
+        weigh(load)
+
+
+@part
+def walk(load: Load, force: float, vx: float, vy: float) -> None:
+    """A foot counts by its load, and less where it moves unlike the others: it slips, or has just
+    touched down."""
+    weight = min(max((force - STANDS_FROM) / (STANDS_FULL - STANDS_FROM), 0.0), 1.0)
+    slip = math.hypot(vx - load.usual[0], vy - load.usual[1]) / SLIPPING
+    weight /= 1.0 + slip * slip
+    load.walked[0] += weight * vx
+    load.walked[1] += weight * vy
+    load.walked[2] += weight
+
+
+@part
+def look(load: Load) -> None:
+    """The trunk's mean velocity since the last call."""
+    walked, weight = load.walked, load.walked[2]
+    for axis in range(2):
+        load.velocity[axis] = math.nan
+        if weight > 0.0:
+            velocity = walked[axis] / weight
+            load.usual[axis] += USUAL * (velocity - load.usual[axis])
+            if weight >= LEAST_WEIGHT:
+                load.velocity[axis] = velocity
+    for k in range(walked.size):
+        walked[k] = 0.0
+
+
+@part
+def weigh(load: Load) -> None:
+    force, means, memo = 0.0, load.means, load.memo
+    for leg in range(load.loads.size):
+        force += load.loads[leg]
+    for stage in range(means.size):
+        means[stage] += load.figures[KEEP] * (force - means[stage])
+        force = means[stage]
+    memo[CYCLES] += 1
+    if memo[CYCLES] >= memo[BELIEVED_FROM]:
+        load.believed[PAYLOAD] = force / GRAVITY - load.figures[MASS]
+        load.believed[ERROR] = RIPPLE_KG

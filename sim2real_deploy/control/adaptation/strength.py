@@ -8,19 +8,20 @@ be told apart, as with a leg that swings fast in the air, the standard error say
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sim2real_deploy.compiled import compiled, quickest
+from sim2real_deploy.compiled import compiled, part, quickest
 from sim2real_deploy.robots.state import Floats
 
 Vector = npt.NDArray[np.float64]
 Array = Any  # a numpy array, as the compiled loops see it
 Sums = tuple[Array, Array, Array, Array, Array]  # now, mean, squares, products, samples
 Judgement = tuple[Array, Array, Array, Array]  # ready, slope, missing, unexplained
-Flags = npt.NDArray[np.bool_]
+KNOWN, OLDEST, DELAY, BEST = range(4)  # places in `memo`
+SHARE, FULL = range(2)  # places in `figures`
 
 DELAYS = 8  # ticks: from one to so many
 MEMORY_S = 1.0  # time constant of forgetting: two seconds hold most of the weight
@@ -127,79 +128,108 @@ def settle(judged: Judgement, best: int, share: float, strength: Array, error: A
             strength[j], error[j] = slope[best, j], found
 
 
-class StrengthEstimator:
-    """`remember` every command, `learn` at `rate_hz`, then `compare` and `estimate`: in parts, so
-    that no tick has to do it all."""
+class Motors(NamedTuple):
+    """`remember` every command, `take` a state at `rate_hz`, then `compare` and `estimate`: in
+    parts, so that no tick has to do it all."""
 
-    def __init__(self, torque_limit: Floats, nominal: Vector, rate_hz: float) -> None:
-        joints = len(torque_limit)
-        self.strength = nominal.copy()
-        self.error = np.full(joints, NEVER)  # one standard error of each
-        self.delay_ticks = 0  # 0: not known yet
-        self._sane = SANE * torque_limit.astype(np.float64)
-        self._share = 1.0 - math.exp(-1.0 / (MEMORY_S * rate_hz))  # of a sample, in the means
-        self._excited = (EXCITED * torque_limit.astype(np.float64)) ** 2 / self._share
-        self._full = FULL_S * rate_hz
-        # The last commands twice over, so that they always lie in a row, the oldest first.
-        self._sent = np.zeros((2 * DELAYS, 5, joints), np.float32)
-        self._at = 0
-        self._known = 0  # commands since `restart`
-        self._samples = np.zeros(joints)
-        # Of each delay (rows) the law's torque, and in the last row the reported torque.
-        self._seen = np.zeros((3, joints))  # q, dq and torque of the state at hand
-        self._usable = np.ones(joints, np.bool_)
-        self._now = np.zeros((DELAYS + 1, joints))
-        self._mean = np.zeros_like(self._now)
-        self._squares = np.zeros_like(self._now)  # sums about the means, fading
-        self._products = np.zeros((DELAYS, joints))  # likewise, of law and torque
-        slope, missing = np.zeros((DELAYS, joints)), np.zeros(DELAYS)
-        self._judged = np.zeros(joints, np.bool_), slope, missing, np.zeros(joints)
-        self._best = -1  # place of the delay that explains most
-        self._compile()
+    strength: Array  # of each joint
+    error: Array  # one standard error of each
+    nominal: Array  # the strength expected
+    usable: Array  # joints on which no limit acted since the last state taken
+    sent: Array  # the last DELAYS commands, twice over: they always lie in a row, the oldest first
+    memo: Array  # commands since `restart`, the oldest's place, the delay found, its place
+    figures: Array  # share of a sample in the means; samples, before anything is believed
+    sane: Array  # Nm, by joint
+    excited: Array
+    samples: Array
+    # Of each delay (rows) the law's torque, and in the last row the reported torque.
+    now: Array
+    mean: Array
+    squares: Array  # sums about the means, fading
+    products: Array  # likewise, of law and torque
+    ready: Array
+    slope: Array
+    missing: Array
+    unexplained: Array
 
-    def _compile(self) -> None:
-        """Now, and not in the first tick: a step with joints that are not used changes nothing."""
-        self._known = DELAYS
-        none = np.zeros(len(self._sane), np.float32)
-        self.learn(none, none, none, np.zeros(len(self._sane), np.bool_))
-        self.compare()
-        settle(self._judged, 0, self._share, self.strength, self.error)
-        self.restart()
+    @classmethod
+    def of(cls, torque_limit: Floats, nominal: Vector, rate_hz: float) -> "Motors":
+        joints, share = len(torque_limit), 1.0 - math.exp(-1.0 / (MEMORY_S * rate_hz))
+        limit = torque_limit.astype(np.float64)
+        return cls(
+            strength=nominal.copy(),
+            error=np.full(joints, NEVER),
+            nominal=nominal,
+            usable=np.ones(joints, np.bool_),
+            sent=np.zeros((2 * DELAYS, 5, joints), np.float32),
+            memo=np.array([0, 0, 0, -1]),
+            figures=np.array([share, FULL_S * rate_hz]),
+            sane=SANE * limit,
+            excited=(EXCITED * limit) ** 2 / share,
+            samples=np.zeros(joints),
+            now=np.zeros((DELAYS + 1, joints)),
+            mean=np.zeros((DELAYS + 1, joints)),
+            squares=np.zeros((DELAYS + 1, joints)),
+            products=np.zeros((DELAYS, joints)),
+            ready=np.zeros(joints, np.bool_),
+            slope=np.zeros((DELAYS, joints)),
+            missing=np.zeros(DELAYS),
+            unexplained=np.zeros(joints),
+        )
+
+    @property
+    def delay_ticks(self) -> int:
+        """0: not known yet."""
+        return int(self.memo[DELAY])
 
     def restart(self) -> None:
         """The commands before this one were not seen."""
-        self._known = 0
+        self.memo[KNOWN] = 0
+        self.usable[:] = True
 
-    def remember(self, sent: Floats) -> None:
-        """A command as it left: rows of q, dq, kp, kd, torque."""
-        self._sent[self._at] = sent
-        self._sent[self._at + DELAYS] = sent
-        self._at = (self._at + 1) % DELAYS
-        self._known += 1
 
-    def learn(self, q: Floats, dq: Floats, torque: Floats, usable: Flags | None = None) -> None:
-        """A state; joints that are not `usable` (a limit acted on them) are left out."""
-        if self._known < DELAYS:
-            return
-        self._seen[0], self._seen[1], self._seen[2] = q, dq, torque
-        self._usable[:] = True if usable is None else usable
-        learn(
-            self._sent[self._at : self._at + DELAYS],
-            self._seen,
-            self._usable,
-            self._sane,
-            self._share,
-            (self._now, self._mean, self._squares, self._products, self._samples),
-        )
+@part
+def remember(motors: Motors, sent: Array, acted: Array) -> bool:
+    """A command as it left (rows of q, dq, kp, kd, torque), and the limits that acted on each
+    joint; whether one did."""
+    memo, some = motors.memo, False
+    oldest = memo[OLDEST]
+    for j in range(acted.size):
+        for row in range(sent.shape[0]):
+            motors.sent[oldest, row, j] = motors.sent[oldest + DELAYS, row, j] = sent[row, j]
+        if acted[j]:
+            motors.usable[j], some = False, True
+    memo[OLDEST] = (oldest + 1) % DELAYS
+    memo[KNOWN] += 1
+    return some
 
-    def compare(self) -> None:
-        """How well each delay explains the torques."""
-        sums = self._squares, self._products, self._samples
-        self._best = judge(*sums, self._full, self._excited, self._judged)
-        if self._best >= 0:
-            self.delay_ticks = DELAYS - self._best
 
-    def estimate(self) -> None:
-        """Strength and its standard error, of the last `compare`."""
-        if self._best >= 0:
-            settle(self._judged, self._best, self._share, self.strength, self.error)
+@part
+def take(motors: Motors, seen: Array) -> None:
+    """A state: rows q, dq, torque. Joints that are not `usable` are left out."""
+    oldest, share = motors.memo[OLDEST], motors.figures[SHARE]
+    if motors.memo[KNOWN] >= DELAYS:
+        sums = (motors.now, motors.mean, motors.squares, motors.products, motors.samples)
+        sent = motors.sent[oldest : oldest + DELAYS]
+        learn(sent, seen, motors.usable, motors.sane, share, sums)
+    for j in range(motors.usable.size):
+        motors.usable[j] = True
+
+
+@part
+def compare(motors: Motors) -> None:
+    """How well each delay explains the torques."""
+    memo, out = motors.memo, (motors.ready, motors.slope, motors.missing, motors.unexplained)
+    sums = motors.squares, motors.products, motors.samples
+    memo[BEST] = judge(*sums, motors.figures[FULL], motors.excited, out)
+    if memo[BEST] >= 0:
+        memo[DELAY] = DELAYS - memo[BEST]
+
+
+@part
+def estimate(motors: Motors) -> None:
+    """Strength and its standard error, of the last `compare`."""
+    judged = motors.ready, motors.slope, motors.missing, motors.unexplained
+    if motors.memo[BEST] >= 0:
+        best, share = motors.memo[BEST], motors.figures[SHARE]
+        settle(judged, best, share, motors.strength, motors.error)

@@ -12,12 +12,14 @@ the next command.
 """
 
 import math
-from collections import deque
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sim2real_deploy.robots.vectors import REST, Numbers, as_recorded
+import numpy as np
 
+from sim2real_deploy.compiled import part
+from sim2real_deploy.control.velocity_command import longest_correction
+
+Array = Any  # a numpy array
 SETTLE_S = 1.0  # after the last change of the command, before the reference is learnt
 STRIDE_S = 0.5  # of a policy without a gait clock
 LEARN_S = 3.0
@@ -25,170 +27,222 @@ MEMORY_S = 0.4  # time constant of the filter behind the mean over a stride
 SANE = 10.0  # m/s, rad/s: nothing that walks is faster
 FROM, UNTIL = 0.005, 0.002  # m/s, rad/s: a deviation this large is corrected, until this small
 BOUNDS = (0.1, 0.1, 0.2)  # m/s, m/s, rad/s: largest correction
-SHARE = 0.25  # of the command's length: largest correction of a slow command, none at rest
 RATE = 0.15  # m/s^2, rad/s^2: the most that a correction changes
 GAIN = 0.95  # velocity by command; the correction converges for any value near it
 JOLT = 0.06  # m/s between the mean over a stride and the filter behind it
 CALM_S = 1.5  # after a jolt, before anything is learnt or corrected again
 DISAGREE = 0.15  # m/s between the feet's velocity and the network's
+MOST_STEPS = 256  # of the policy, in a stride
+# Places in `memo`, and in `pace`.
+KNOWN, STEP, SETTLING, LEARNT, FORGETS, HOLDS, LET_GO = range(7)
+PERIOD_S, STRIDE_STEPS, POLICY = range(3)
+JOLTED_S, SECONDS = range(2)  # places in `times`
+# Places in what is smoothed: the velocity missed, the correction, how far feet and network differ.
+MISSED, TRIM, APART, SMOOTHED = 0, 3, 6, 8
 
 
-class VelocityViews(NamedTuple):
-    """Two independent views of vx, vy, wz."""
+class Told(NamedTuple):
+    """What a step of the policy leaves to learn from."""
 
-    velocity: Numbers  # of feet and gyroscope
-    believed: Numbers  # the network's
+    command: Array  # vx, vy, wz
+    seen: Array  # the velocity reached: of feet and gyroscope
+    believed: Array  # and the network's
+    pace: Array  # of the policy: s from step to step, steps of a stride, its number
 
-
-class Pace(NamedTuple):
-    """Of a policy."""
-
-    period_s: float  # from step to step
-    stride_s: float = STRIDE_S
-
-    @property
-    def steps(self) -> int:
-        return max(round(self.stride_s / self.period_s), 1)
+    @classmethod
+    def nothing(cls) -> "Told":
+        return cls(*np.zeros((4, 3)))
 
 
-class Smooth:
-    """The mean over the last stride and a first-order filter behind it, value by value: nothing
-    that repeats with every stride passes."""
-
-    def __init__(self, values: Sequence[float], steps: int) -> None:
-        self.first, self.values = list(values), list(values)
-        self._sums, self._known = [steps * value for value in values], steps
-        self._stride: deque[Sequence[float] | None] = deque([tuple(values)] * steps)
-
-    def add(self, values: Sequence[float] | None, keep: float) -> None:
-        """One step; None where nothing is known of it, and the others of the stride count."""
-        for changed, sign in ((self._stride.popleft(), -1), (values, 1)):
-            if changed is not None:
-                self._known += sign
-                for axis, value in enumerate(changed):
-                    self._sums[axis] += sign * value
-        self._stride.append(values)
-        if values is None:
-            return
-        self.first = [total / self._known for total in self._sums]
-        for axis, value in enumerate(self.first):
-            self.values[axis] += keep * (value - self.values[axis])
-
-
-class Mean:
-    """Value by value, of all that was added."""
-
-    def __init__(self) -> None:
-        self.count, self.values = 0, list(REST)
-
-    def add(self, values: Sequence[float]) -> None:
-        self.count += 1
-        for axis, value in enumerate(values):
-            self.values[axis] += (value - self.values[axis]) / self.count
-
-
-class VelocityHold:
+class Hold(NamedTuple):
     """`step` once for each step of the policy."""
 
-    def __init__(self) -> None:
-        self.begin()
+    trim: Array  # wanted on top of the command; float32 values
+    command: Array  # that it is for
+    deviation: Array  # from the reference, the correction's own effect apart
+    reference: Array
+    settling: Array  # means
+    learnt: Array
+    active: Array  # axes that are corrected
+    pace: Array
+    times: Array  # left of waiting after a jolt; since the command changed
+    stride: Array  # what is smoothed, of each step of the last stride,
+    filled: Array  # and whether something is known of it
+    sums: Array
+    first: Array  # means over the last stride
+    values: Array  # and a first-order filter behind them: nothing that repeats with a stride passes
+    memo: Array  # steps known in the stride, the place of its oldest, counts of the means, flags
+
+    @classmethod
+    def of(cls, trim: Array) -> "Hold":
+        command, deviation, reference, settling, learnt = np.zeros((5, 3))
+        return cls(
+            trim=trim,
+            command=command,
+            deviation=deviation,
+            reference=reference,
+            settling=settling,
+            learnt=learnt,
+            active=np.zeros(3, np.bool_),
+            pace=np.array([STRIDE_S, 1.0, -1.0]),
+            times=np.zeros(2),
+            stride=np.zeros((MOST_STEPS, SMOOTHED)),
+            filled=np.zeros(MOST_STEPS, np.bool_),
+            sums=np.zeros(SMOOTHED),
+            first=np.zeros(SMOOTHED),
+            values=np.zeros(SMOOTHED),
+            memo=np.array([1, 0, 0, 0, 1, 0, 0]),
+        )
 
     def begin(self) -> None:
         """Walking begins: no correction, no reference."""
-        self.trim: tuple[float, ...] = REST  # added to the command; float32 values, as recorded
-        self.command: tuple[float, ...] | None = None  # that `trim` is for
-        self._pace = Pace(STRIDE_S)
-        self._restart(REST)
-
-    def forget(self) -> None:
-        """Another policy walks: its reference is learnt anew."""
-        self.command = None
-
-    def _restart(self, missed: Sequence[float]) -> None:
-        """Another command: the correction fades out, the reference is learnt again."""
-        self.holds = False  # a reference is known
-        self.let_go = False
-        self.deviation = list(REST)  # from the reference, the correction's own effect apart
-        self._reference = list(REST)
-        self._jolted_s = 0.0  # time left of waiting after a jolt
-        self._seconds = 0.0
-        self._settling, self._learnt = Mean(), Mean()
-        self._active = [False] * 3
-        steps = self._pace.steps
-        self._missed, self._trims = Smooth(missed, steps), Smooth(self.trim, steps)
-        self._apart = Smooth((0.0, 0.0), steps)  # the two views of vx and vy
-
-    def step(
-        self, command: tuple[float, ...], seen: VelocityViews | None, pace: Pace, allowed: bool
-    ) -> None:
-        """`seen` is None where the velocity is not known. `trim` corrects this command."""
-        if seen is not None and not all(abs(v) < SANE for v in (*seen.velocity, *seen.believed)):
-            seen = None  # nor is NaN below it
-        missed = REST if seen is None else _minus(seen.velocity, command)
-        if command != self.command:
-            self.command, self._pace = command, pace
-            self._restart(missed)
-        if seen is not None:
-            self._observe(missed, _minus(seen.believed[:2], seen.velocity[:2]))
-        else:
-            for view in (self._missed, self._trims, self._apart):
-                view.add(None, 0.0)
-        acts = allowed and self.holds and not self.let_go
-        if not (acts and self._jolted_s > 0.0):
-            self._follow(command, pace.period_s, acts)
-
-    def _observe(self, missed: Numbers, apart: Numbers) -> None:
-        period_s = self._pace.period_s
-        self._seconds += period_s
-        if self._seconds <= SETTLE_S:
-            self._settle(missed)
-            return
-        keep = 1.0 - math.exp(-period_s / MEMORY_S)
-        self._missed.add(missed, keep)
-        self._trims.add(self.trim, keep)
-        self._apart.add(apart, keep)
-        self._detect_jolts(period_s)
-        if self._jolted_s > 0.0:
-            return
-        if self.holds:
-            own = [GAIN * trim for trim in self._trims.values]
-            self.deviation = _minus(_minus(self._missed.values, self._reference), own)
-            beyond = any(abs(d) > b for d, b in zip(self.deviation, BOUNDS, strict=True))
-            disagrees = any(abs(value) > DISAGREE for value in self._apart.values)
-            self.let_go = self.let_go or beyond or disagrees
-        else:
-            self._learnt.add(self._missed.first)
-            if self._learnt.count * period_s >= LEARN_S:
-                self._reference, self.holds = self._learnt.values, True
-
-    def _settle(self, missed: Numbers) -> None:
-        """It is still on its way to the command. The filters will begin at the mean of the last
-        stride: a single value of a gait that bounces would look like a jolt."""
-        if self._seconds > SETTLE_S - self._pace.stride_s:
-            self._settling.add(missed)
-            self._missed = Smooth(self._settling.values, self._pace.steps)
-
-    def _detect_jolts(self, period_s: float) -> None:
-        self._jolted_s = max(self._jolted_s - period_s, 0.0)
-        moves = zip(self._missed.first[:2], self._missed.values[:2], strict=True)
-        if any(abs(a - b) > JOLT for a, b in moves):
-            self._jolted_s = CALM_S
-            self._learnt = Mean()  # what was learnt so far may have been part of it
-
-    def _follow(self, command: Numbers, period_s: float, acts: bool) -> None:
-        """Move the correction towards what is wanted, at its rate and within its bounds."""
-        if not acts and self.trim == REST:
-            return
-        reach, step = SHARE * math.hypot(*command), RATE * period_s
-        trim = []
-        for axis, (was, bound) in enumerate(zip(self.trim, BOUNDS, strict=True)):
-            off, most = abs(self.deviation[axis]), min(bound, reach)
-            self._active[axis] = off > FROM or (self._active[axis] and off > UNTIL)
-            wanted = -self.deviation[axis] / GAIN if acts and self._active[axis] else 0.0
-            moved = was + min(max(wanted - was, -step), step)
-            trim.append(min(max(moved, -most), most))
-        self.trim = as_recorded(trim)
+        self.trim[:] = self.deviation[:] = 0.0
+        self.memo[FORGETS] = 1
 
 
-def _minus(a: Numbers, b: Numbers) -> list[float]:
-    return [x - y for x, y in zip(a, b, strict=True)]
+@part
+def fill(hold: Hold) -> None:
+    """Let the filters begin at the present mean and correction, as if all of the stride had been
+    like that."""
+    steps = int(hold.pace[STRIDE_STEPS])
+    for axis in range(3):
+        hold.values[MISSED + axis] = hold.settling[axis]
+        hold.values[TRIM + axis] = hold.trim[axis]
+    for k in range(APART, SMOOTHED):
+        hold.values[k] = 0.0
+    for k in range(SMOOTHED):
+        hold.first[k], hold.sums[k] = hold.values[k], steps * hold.values[k]
+        for place in range(steps):
+            hold.stride[place, k] = hold.values[k]
+    for place in range(steps):
+        hold.filled[place] = True
+    hold.memo[KNOWN], hold.memo[STEP] = steps, 0
+
+
+@part
+def add(hold: Hold, news: Array, known: bool, keep: float) -> None:
+    """One step; where nothing is known of it, the others of the stride count."""
+    memo, place = hold.memo, hold.memo[STEP]
+    memo[STEP] = (place + 1) % int(hold.pace[STRIDE_STEPS])
+    memo[KNOWN] += int(known) - int(hold.filled[place])
+    for k in range(SMOOTHED):
+        if hold.filled[place]:
+            hold.sums[k] -= hold.stride[place, k]
+        if known:
+            hold.stride[place, k] = news[k]
+            hold.sums[k] += news[k]
+            hold.first[k] = hold.sums[k] / memo[KNOWN]
+            hold.values[k] += keep * (hold.first[k] - hold.values[k])
+    hold.filled[place] = known
+
+
+@part
+def restart(hold: Hold, told: Told) -> None:
+    """Another command, or another policy: the correction fades out, the reference is learnt
+    again."""
+    hold.memo[HOLDS] = hold.memo[LET_GO] = hold.memo[FORGETS] = 0
+    hold.memo[SETTLING] = hold.memo[LEARNT] = 0
+    hold.times[JOLTED_S] = hold.times[SECONDS] = 0.0
+    for axis in range(3):
+        hold.command[axis], hold.pace[axis] = told.command[axis], told.pace[axis]
+        hold.deviation[axis] = hold.reference[axis] = 0.0
+        hold.settling[axis] = hold.learnt[axis] = 0.0
+        hold.active[axis] = False
+    fill(hold)
+
+
+@part
+def step(hold: Hold, told: Told, may_act: bool) -> None:
+    """`trim` corrects the command from the next step on."""
+    known, same = True, not hold.memo[FORGETS] and told.pace[POLICY] == hold.pace[POLICY]
+    for axis in range(3):  # NaN is not below it, either
+        known = known and abs(told.seen[axis]) < SANE and abs(told.believed[axis]) < SANE
+        same = same and told.command[axis] == hold.command[axis]
+    if not same:
+        restart(hold, told)
+    if known:
+        observe(hold, told)
+    else:
+        add(hold, hold.values, False, 0.0)
+    acts = may_act and hold.memo[HOLDS] and not hold.memo[LET_GO]
+    if not (acts and hold.times[JOLTED_S] > 0.0):
+        follow(hold, acts)
+
+
+@part
+def observe(hold: Hold, told: Told) -> None:
+    period_s, memo = hold.pace[PERIOD_S], hold.memo
+    hold.times[SECONDS] += period_s
+    if hold.times[SECONDS] <= SETTLE_S:
+        settle(hold, told)
+        return
+    news = np.zeros(SMOOTHED)
+    for axis in range(3):
+        news[MISSED + axis] = told.seen[axis] - told.command[axis]
+        news[TRIM + axis] = hold.trim[axis]
+    for axis in range(2):
+        news[APART + axis] = told.believed[axis] - told.seen[axis]
+    add(hold, news, True, 1.0 - math.exp(-period_s / MEMORY_S))
+    detect_jolts(hold)
+    if hold.times[JOLTED_S] > 0.0:
+        return
+    if memo[HOLDS]:
+        compare(hold)
+        return
+    memo[LEARNT] += 1
+    for axis in range(3):
+        hold.learnt[axis] += (hold.first[axis] - hold.learnt[axis]) / memo[LEARNT]
+    if memo[LEARNT] * period_s >= LEARN_S:
+        memo[HOLDS] = 1
+        for axis in range(3):
+            hold.reference[axis] = hold.learnt[axis]
+
+
+@part
+def settle(hold: Hold, told: Told) -> None:
+    """It is still on its way to the command. The filters will begin at the mean of the last stride:
+    a single value of a gait that bounces would look like a jolt."""
+    stride_s = hold.pace[PERIOD_S] * hold.pace[STRIDE_STEPS]
+    if hold.times[SECONDS] > SETTLE_S - stride_s:
+        hold.memo[SETTLING] += 1
+        for axis in range(3):
+            missed = told.seen[axis] - told.command[axis]
+            hold.settling[axis] += (missed - hold.settling[axis]) / hold.memo[SETTLING]
+        fill(hold)
+
+
+@part
+def compare(hold: Hold) -> None:
+    """With the reference; let go where that cannot be made up for, or cannot be believed."""
+    for axis in range(3):
+        own = GAIN * hold.values[TRIM + axis]
+        hold.deviation[axis] = hold.values[axis] - hold.reference[axis] - own
+        if abs(hold.deviation[axis]) > BOUNDS[axis]:
+            hold.memo[LET_GO] = 1
+    for k in range(APART, SMOOTHED):
+        if abs(hold.values[k]) > DISAGREE:
+            hold.memo[LET_GO] = 1
+
+
+@part
+def detect_jolts(hold: Hold) -> None:
+    hold.times[JOLTED_S] = max(hold.times[JOLTED_S] - hold.pace[PERIOD_S], 0.0)
+    for axis in range(2):
+        if abs(hold.first[axis] - hold.values[axis]) > JOLT:
+            hold.times[JOLTED_S] = CALM_S
+            hold.memo[LEARNT] = 0  # what was learnt so far may have been part of it
+    if not hold.memo[LEARNT]:
+        for axis in range(3):
+            hold.learnt[axis] = 0.0
+
+
+@part
+def follow(hold: Hold, acts: bool) -> None:
+    """Move the correction towards what is wanted, at its rate and within its bounds."""
+    within, most = longest_correction(hold.command), RATE * hold.pace[PERIOD_S]
+    for axis in range(3):
+        off, bound = abs(hold.deviation[axis]), min(BOUNDS[axis], within)
+        hold.active[axis] = off > FROM or (hold.active[axis] and off > UNTIL)
+        wanted = -hold.deviation[axis] / GAIN if acts and hold.active[axis] else 0.0
+        moved = hold.trim[axis] + min(max(wanted - hold.trim[axis], -most), most)
+        hold.trim[axis] = np.float32(min(max(moved, -bound), bound))
