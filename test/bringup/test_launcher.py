@@ -1,5 +1,6 @@
 """What the launcher shows of its processes: lines as they come, and one line that is live."""
 
+import contextlib
 import os
 import re
 import signal
@@ -28,6 +29,14 @@ signal.signal(signal.SIGINT, lambda *_: sys.exit({code}))
 print("ready")
 time.sleep(60)
 """
+
+
+@pytest.fixture(autouse=True)
+def hang_ups_are_heard():
+    """Also where `nohup` started the tests: what they start would ignore the signal, as it did."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def shown(terminal: str) -> str:
@@ -92,12 +101,16 @@ while True:
     command = [sys.executable, "-c", LAUNCH, some]
     process = subprocess.Popen(command, stdout=theirs, stderr=theirs, start_new_session=True)
     os.close(theirs)
-    shown = b""
-    while b"ready" not in shown:
-        shown += os.read(ours, 4096)
-    os.close(ours)
-    process.send_signal(signal.SIGHUP)
-    assert process.wait(20) == 0
+    try:
+        shown = b""
+        while b"ready" not in shown:
+            shown += os.read(ours, 4096)
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(20) == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     assert (tmp_path / "ended").exists()
 
 
