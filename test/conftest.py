@@ -31,3 +31,11 @@ def walk_bag(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bags") / "walk"
     record_walk(path, seconds=4.0)
     return path
+
+
+@pytest.fixture
+def hang_ups_are_heard() -> Iterator[None]:
+    """Also where `nohup` started the tests: what they start would ignore the signal, as it did."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)

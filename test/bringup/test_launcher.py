@@ -13,6 +13,7 @@ import typer
 
 from sim2real_deploy.cli.up import up
 
+pytestmark = pytest.mark.usefixtures("hang_ups_are_heard")
 LAUNCH = textwrap.dedent("""
     import sys
     from sim2real_deploy.bringup import launcher
@@ -29,14 +30,6 @@ signal.signal(signal.SIGINT, lambda *_: sys.exit({code}))
 print("ready")
 time.sleep(60)
 """
-
-
-@pytest.fixture(autouse=True)
-def hang_ups_are_heard():
-    """Also where `nohup` started the tests: what they start would ignore the signal, as it did."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 def shown(terminal: str) -> str:

@@ -45,6 +45,7 @@ def start(*arguments: str, before: Sequence[str] = (), **environment: str) -> su
 ENDS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
 
 
+@pytest.mark.usefixtures("hang_ups_are_heard")
 @pytest.mark.parametrize("number", ENDS)
 def test_a_signal_closes_the_nodes(number):
     """A terminal or an SSH connection that is lost is one: SIGHUP once killed control and
