@@ -1,8 +1,8 @@
 """When other threads of the control process should run: right after a policy step.
 
-The network releases the GIL while it runs. A thread that takes it then delays the loop by several
-times the network's own run time; a thread with the policy's period would do so in every step or in
-none, depending on how the two started.
+A thread that holds the interpreter's lock when a step is due, or takes it while onnxruntime, which
+releases it, runs the network, delays the loop by several times the network's own run time; a thread
+with the policy's period would do so in every step or in none, depending on how the two started.
 """
 
 AFTER_STEP_S = 0.001  # the command is out by then

@@ -41,7 +41,7 @@ from sim2real_deploy.wire.compiled_link import CompiledLink
 
 Array = Any  # a numpy array
 PATIENCE_PERIODS = 2.5  # without a state before the loop ticks without one
-AWAY_NS = 50_000_000  # the longest that compiled ticks keep Python from what else it does
+AWAY_NS = 100_000_000  # the longest that compiled ticks keep Python from what else it does
 # Places in `times`. STEP_PERIOD is 0 if Python makes the policy's steps; STEPPED is when the last
 # compiled one was made, 0 for none; ADAPTS: adaptation may correct.
 LAST, DUE, STEP, STEP_PERIOD, STEPPED, BACK, PERIOD, PATIENCE, ASKED, ADAPTS = range(10)
