@@ -81,6 +81,7 @@ class Controller:
         self._movement: Trajectory | LetDown | excitation.Excitation | None = None
         self._get_up: GetUp | None = None
         self._slowing_since_ns = 0
+        self._stands_next = False  # once it has slowed down
         self._moving_ns = 0  # when a velocity was last commanded
         self._reach_until_ns: int | None = None  # until when joints may lag behind a movement
 
@@ -96,6 +97,8 @@ class Controller:
     def request(self, event: ModeEvent, now_ns: int) -> Decision:
         """Request a mode; decided on what the last tick saw."""
         self._assess(self.situation, now_ns)
+        if event in (ModeEvent.STAND, ModeEvent.SIT):
+            self._stands_next = event is ModeEvent.STAND
         return self._event(event, now_ns, f"asked to {event.value}")
 
     def switch(self, name: str, now_ns: int) -> Decision:
@@ -298,13 +301,17 @@ class Controller:
             self.fail(f"it does not stand: {name} is {error[worst]:.2f} rad off its pose", now_ns)
 
     def _slow(self, now_ns: int) -> None:
-        """Walk on while the commanded velocity falls to zero, then sit down."""
+        """Walk on while the commanded velocity falls to zero; then stand, if that was asked for and
+        nothing stops it, or sit down."""
         self._walk(now_ns)
         if any(self.velocity.shaped):
             self._moving_ns = now_ns
         rested_ns, slowed_ns = now_ns - self._moving_ns, now_ns - self._slowing_since_ns
         if rested_ns >= AT_REST_NS or slowed_ns >= SLOWED_NS:
-            self._event(ModeEvent.DONE, now_ns, self.reason)
+            self._assess(self.situation, now_ns)
+            stands = self._stands_next and self._event(ModeEvent.SLOWED, now_ns, self.reason)
+            if not stands or not stands.accepted:
+                self._event(ModeEvent.DONE, now_ns, self.reason)
 
     def _recover(self, now_ns: int) -> None:
         assert self._get_up is not None

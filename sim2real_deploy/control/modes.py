@@ -17,7 +17,7 @@ class Mode(IntEnum):
     STANDING = 3
     WALKING = 4
     SITTING_DOWN = 5
-    SLOWING_DOWN = 6  # the policy brings the robot to rest; it sits down next
+    SLOWING_DOWN = 6  # the policy brings the robot to rest; it sits down next, or stands
     RECOVERING = 7  # after a fall it rolls onto its belly; it stands up next
     EXCITING = 8  # hoisted; every joint is moved for identification
 
@@ -38,6 +38,7 @@ class ModeEvent(Enum):
     EXCITE = "excite"
     SWITCH = "switch"  # to another policy; the mode stays
     DONE = "done"  # the mode's movement has ended
+    SLOWED = "slowed"  # it has come to rest, to stand
     STOP = "stop"  # the supervisor: sit, then damp
     ESTOP = "estop"  # the supervisor, or a fault in control: damp now
     RESTART = "restart"  # the robot, damped, was away: it is its own sport mode's again
@@ -166,7 +167,9 @@ TRANSITIONS: dict[tuple[Mode, ModeEvent], tuple[Mode, tuple[Guard, ...]]] = {
     (Mode.PASSIVE, ModeEvent.STAND): (Mode.STANDING_UP, START),
     (Mode.DAMPING, ModeEvent.STAND): (Mode.STANDING_UP, START),
     (Mode.SITTING_DOWN, ModeEvent.STAND): (Mode.STANDING_UP, START),
-    (Mode.WALKING, ModeEvent.STAND): (Mode.STANDING_UP, FREE),
+    (Mode.WALKING, ModeEvent.STAND): (Mode.SLOWING_DOWN, FREE),  # at speed it would fall
+    (Mode.SLOWING_DOWN, ModeEvent.SLOWED): (Mode.STANDING_UP, MOVE),
+    (Mode.SLOWING_DOWN, ModeEvent.SIT): (Mode.SLOWING_DOWN, FREE),
     (Mode.STANDING, ModeEvent.WALK): (Mode.WALKING, WALK),
     (Mode.STANDING, ModeEvent.EXCITE): (Mode.EXCITING, MOVE),
     (Mode.EXCITING, ModeEvent.SIT): (Mode.SITTING_DOWN, FREE),

@@ -31,18 +31,19 @@ class Intake:
             self._count(state)
             return None
         latest = self.latest
-        if writer != self.writer:
+        changed = writer != self.writer
+        if changed:
             if latest is not None and received_ns - latest.received_ns < PINNED_NS:
                 self.counters.foreign += 1
                 return None
             self.writer = writer
-        if latest is not None and state.tick != latest.tick + self._period_ms:
+        if latest is not None and (changed or state.tick != latest.tick + self._period_ms):
             step = (state.tick - latest.tick) % _TICK_RANGE
-            if step == 0:
+            if changed or step > LEAP_MS:
+                self.counters.leaps += 1
+            elif step == 0:
                 self.counters.duplicate += 1
                 return None
-            if step > LEAP_MS:
-                self.counters.leaps += 1
             else:
                 self.counters.lost += max(0, round(step / self._period_ms) - 1)
         self.counters.received += 1

@@ -23,7 +23,7 @@ class LinkCounters:
     bad_length: int = 0
     not_finite: int = 0
     duplicate: int = 0  # same tick again
-    leaps: int = 0  # the robot's counter jumped: it restarted, or two robots are interleaved
+    leaps: int = 0  # its counter jumped, or its writer changed: it restarted, or is another robot
     foreign: int = 0  # from another writer than the robot's
     sent: int = 0
 

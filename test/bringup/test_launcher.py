@@ -32,6 +32,14 @@ time.sleep(60)
 """
 
 
+@pytest.fixture(autouse=True)
+def hears_hangups():
+    """Also where the tests themselves were started with nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def shown(terminal: str) -> str:
     """What a launcher writes, at a kind of terminal or, where that is "", into a pipe."""
     command, environment = [sys.executable, "-c", LAUNCH, STATUS], {**os.environ, "TERM": terminal}

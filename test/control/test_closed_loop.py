@@ -111,6 +111,23 @@ def test_it_sits_down_level_wherever_in_its_step_it_is_asked(phase_s):
     assert max(tilts) < 0.3
 
 
+@pytest.mark.parametrize("phase_s", [0.04, 0.08, 0.12])
+def test_it_stands_upright_however_fast_it_went_when_it_was_asked(phase_s):
+    stack = Stack(load_bundle("go2_walk", SPEC).open(), stage="field")
+    stack.ask(ModeEvent.STAND)
+    stack.until(Mode.STANDING)
+    stack.ask(ModeEvent.WALK)
+    for _ in range(40):
+        stack.controller.velocity.offer(1.5, 0.0, 0.0, stack.link.now_ns())
+        stack.cycle(0.1)
+    stack.cycle(phase_s)
+    assert np.hypot(*stack.twin.truth.velocity[:2]) > 1.0
+    stack.ask(ModeEvent.STAND)
+    stack.until(Mode.STANDING)
+    stack.cycle(0.5)
+    assert stack.height() > 0.25
+
+
 def test_each_tick_leaves_a_row(sample):
     stack = Stack(sample)
     stack.ask(ModeEvent.STAND)

@@ -209,6 +209,31 @@ def test_stop_at_speed_slows_down_before_it_sits(bench):
     assert 0.3 < len(speeds) * 0.002 <= 1.2
 
 
+@pytest.mark.parametrize(
+    ("then", "ends"), [("", "standing"), ("sit", "damping"), ("stop", "damping")]
+)
+def test_asked_to_stand_at_speed_it_slows_down_before_it_stands(bench, then, ends):
+    """Held where it was in its step, at over a metre a second, it fell over in the twin."""
+    bench.walk()
+    for _ in range(800):
+        bench.controller.velocity.offer(0.3, 0.0, 0.0, bench.now)
+        bench.tick()
+    assert bench.ask(ModeEvent.STAND).mode is Mode.SLOWING_DOWN
+    bench.tick(50)
+    assert bench.controller.velocity.shaped[0] > 0.0
+    if then == "sit":
+        assert bench.ask(ModeEvent.SIT).mode is Mode.SLOWING_DOWN
+    modes = []
+    while bench.controller.mode.words != ends and len(modes) < 5000:
+        bench.tick(verdict=STOP if then == "stop" else CLEAR)
+        modes.append(bench.controller.mode)
+    seen = list(dict.fromkeys(modes))
+    assert seen[0] is Mode.SLOWING_DOWN
+    assert bench.controller.velocity.shaped[0] == 0.0
+    then_modes = [Mode.SITTING_DOWN] if then else [Mode.STANDING_UP]
+    assert seen[1:-1] == then_modes
+
+
 def test_a_policy_that_fails_while_slowing_down_is_damped(bench, monkeypatch):
     bench.walk()
     bench.tick(3, STOP)

@@ -32,6 +32,14 @@ NODE = textwrap.dedent("""
 """)
 
 
+@pytest.fixture(autouse=True)
+def hears_hangups():
+    """Also where the tests themselves were started with nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def start(*arguments: str, before: Sequence[str] = (), **environment: str) -> subprocess.Popen:
     return subprocess.Popen(
         [*before, sys.executable, "-c", NODE, "--ros-args", *arguments],

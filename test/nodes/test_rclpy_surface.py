@@ -26,6 +26,8 @@ HUMBLE = {
     "rclpy.callback_groups.CallbackGroup",
     "rclpy.duration.Duration",
     "rclpy.client.Client",
+    "rclpy.clock.Clock",
+    "rclpy.clock.ClockType",
     "rclpy.exceptions.InvalidParameterTypeException",
     "rclpy.exceptions.InvalidParameterValueException",
     "rclpy.executors.ExternalShutdownException",
