@@ -28,6 +28,7 @@ from rclpy.signals import SignalHandlerOptions
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.paths import config_file
 from sim2real_deploy.runtime.parent import end_with_parent
+from sim2real_deploy.runtime.realtime import drop_unread_output
 from sim2real_deploy.runtime.stop_order import LAUNCHER_PID, StopTurn, stop_signals
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
@@ -105,6 +106,14 @@ def declare(node: Node, parameters: Iterable[Parameter]) -> dict[str, Any]:
             )
         values[parameter.name] = value
     return values
+
+
+def wait_for_no_log() -> None:
+    """Before `run`, in a process with a loop. A log call holds the interpreter while it writes, and
+    with it the loop: behind a launcher that is stopped, a terminal that hangs, or a disk that is
+    busy with a bag. So unread lines are dropped and no file is written; /rosout is in the bag."""
+    drop_unread_output()
+    sys.argv += ["--ros-args", "--disable-external-lib-logs"]
 
 
 def every(node: Node, seconds: float, action: Callable[[], None]) -> Any:

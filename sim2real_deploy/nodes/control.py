@@ -38,6 +38,7 @@ from sim2real_deploy.nodes.common import (
     ProcessEnd,
     declare,
     run,
+    wait_for_no_log,
 )
 from sim2real_deploy.nodes.driver import Driver
 from sim2real_deploy.nodes.messages import stamped
@@ -329,7 +330,7 @@ def build(stop: ProcessEnd, kind: type[ControlNode] = ControlNode) -> Sequence[N
 
 def main() -> None:
     realtime.prefer_this_process()
-    realtime.drop_unread_output()
+    wait_for_no_log()
     run(build)
 
 

@@ -36,15 +36,12 @@ from sim2real_deploy.nodes.common import (
     declare,
     every,
     run,
+    wait_for_no_log,
 )
 from sim2real_deploy.preflight import admission
 from sim2real_deploy.robots import load_robot
 from sim2real_deploy.runtime.local_channel import LocalChannel, run_directory
-from sim2real_deploy.runtime.realtime import (
-    drop_unread_output,
-    prefer_interpreter,
-    prefer_this_process,
-)
+from sim2real_deploy.runtime.realtime import prefer_interpreter, prefer_this_process
 from sim2real_deploy.runtime.world_clock import open_clock
 from sim2real_deploy.safety.chain import PASSIVE, Report, Stop
 from sim2real_deploy.safety.events import Reaction
@@ -359,5 +356,5 @@ def build(end: ProcessEnd) -> Sequence[Node]:
 
 if __name__ == "__main__":
     prefer_this_process()
-    drop_unread_output()
+    wait_for_no_log()
     run(build)

@@ -32,8 +32,7 @@ def calm_interpreter() -> None:
 
 
 def drop_unread_output() -> None:
-    """From now on a line that nobody reads is dropped. A log call holds the interpreter while it
-    writes: a launcher that is stopped, or a terminal that hangs, would stop the loop with it."""
+    """From now on a line that nobody reads, on a pipe or a terminal, is dropped."""
     for descriptor in (1, 2):
         with suppress(OSError):  # a socket cannot be opened again
             unhurried = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY

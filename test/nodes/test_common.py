@@ -92,9 +92,9 @@ def test_a_node_started_with_nohup_outlives_its_terminal():
 
 UNREAD = textwrap.dedent("""
     import sys, rclpy
-    from sim2real_deploy.runtime.realtime import drop_unread_output
-    drop_unread_output()
-    rclpy.init()
+    from sim2real_deploy.nodes.common import wait_for_no_log
+    wait_for_no_log()
+    rclpy.init(args=sys.argv)
     log = rclpy.create_node("loud").get_logger()
     for _ in range(3000):
         log.warning("a line that nobody reads, and then some more of it")
@@ -106,7 +106,11 @@ def test_a_log_that_nobody_reads_holds_nothing_up(tmp_path):
     """It holds the interpreter meanwhile: behind a launcher that was stopped, or a terminal that
     hung, the supervisor and the control loop stood still."""
     command = [sys.executable, "-c", UNREAD, str(tmp_path / "done")]
-    environment = {**os.environ, "ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"}
+    environment = {
+        **os.environ,
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF",
+        "ROS_LOG_DIR": str(tmp_path),
+    }
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=environment, **pipes) as process:
         try:
@@ -114,6 +118,7 @@ def test_a_log_that_nobody_reads_holds_nothing_up(tmp_path):
         finally:
             process.kill()
     assert (tmp_path / "done").read_text() == "done"
+    assert [path.name for path in tmp_path.iterdir()] == ["done"], "a busy disk holds it up, too"
 
 
 @pytest.mark.parametrize("value", ["400", "-1", "abc", "1.5"])
