@@ -19,6 +19,7 @@ def print_card(bundle: Bundle) -> None:
         ("sends", f"targets of {len(contract.joints)} joints: offset + scale x action"),
         ("", _action(bundle)),
         ("memory", _memory(bundle)),
+        ("runs", _engine(policy)),
         (
             "commands",
             f"vx {_range(ranges.vx)}, vy {_range(ranges.vy)} m/s, wz {_range(ranges.wz)} rad/s",
@@ -70,6 +71,11 @@ def _motion(bundle: Bundle) -> str:
 def _memory(bundle: Bundle) -> str:
     states = [state.input for state in bundle.contract.recurrence]
     return f"network states {', '.join(states)}, zero at the start" if states else "none of its own"
+
+
+def _engine(policy: Policy) -> str:
+    why = policy.session.why_onnx
+    return f"in onnxruntime, called from Python: {why}" if why else "in our own compiled loops"
 
 
 def _observations(group: Group, policy: Policy) -> Table:

@@ -45,7 +45,7 @@ class Session:
         self.metadata: Mapping[str, str] = onnx.get_modelmeta().custom_metadata_map
         self.told = estimates_of(contract, {node.name: _count(node) for node in onnx.get_outputs()})
         fed, filled = self._ports(contract, sizes, onnx, where)
-        network = _translated(model, fed, filled)
+        network, self.why_onnx = _translated(model, fed, filled)  # "": our own loops run it
         observed, states = sum(sizes.values()), sum(map(_size, fed[len(sizes) :]))
         told = sum(len(estimate.names) for estimate in self.told)
         ends = [*accumulate((observed, states, len(contract.joints), told, states))]
@@ -61,6 +61,8 @@ class Session:
             ours = partial(execute, *network)
             if _agree(ours, onnxs, goes_in, comes_out):
                 self.network, self._compute = network, ours
+            else:
+                self.why_onnx = "our own loops get other results"
         self.reset()
 
     def reset(self) -> None:
@@ -108,11 +110,16 @@ class Session:
         return fed, filled
 
 
-def _translated(model: bytes, fed: Sequence[Port], filled: Sequence[Port]) -> Network | None:
+def _translated(
+    model: bytes, fed: Sequence[Port], filled: Sequence[Port]
+) -> tuple[Network | None, str]:
+    """The network for our own loops; or none, and why."""
+    if not AVAILABLE:
+        return None, "numba is not installed"
     try:
-        return translate(model, fed, filled) if AVAILABLE else None
-    except Inexpressible:
-        return None
+        return translate(model, fed, filled), ""
+    except Inexpressible as why:
+        return None, str(why)
 
 
 def _onnxs_run(

@@ -250,6 +250,9 @@ def test_what_cannot_be_translated_runs_in_onnxruntime():
         opened(model, 45, 12)
     policy = Policy(bundle_of(model), SPEC, model, "here")
     assert policy.session.network is None
+    assert policy.session.why_onnx == (
+        "it has a Softplus" if AVAILABLE else "numba is not installed"
+    )
     assert policy.compile() is None
     policy.observe(make_state(SPEC), (0.5, 0.0, 0.0))
     policy.infer()
@@ -268,7 +271,9 @@ def test_a_translation_that_does_not_agree_is_not_used(monkeypatch):
         return network
 
     monkeypatch.setattr(session, "translate", wrong)
-    assert Policy(bundle_of(model), SPEC, model, "here").session.network is None
+    doubted = Policy(bundle_of(model), SPEC, model, "here").session
+    assert doubted.network is None
+    assert doubted.why_onnx == "our own loops get other results"
 
 
 def test_a_network_that_moves_single_numbers_about_stays_in_onnxruntime():
