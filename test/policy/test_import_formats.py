@@ -1,5 +1,6 @@
 """mjlab metadata, rl_sar, legged_gym and Isaac Lab: read by name, asked for what they lack."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -147,19 +148,35 @@ def test_a_description_that_agrees_with_the_network_passes(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    ("changes", "field", "named"),
     [
-        ({"stiffness": [35.0] * JOINTS}, "kp: FL_hip_joint has 35"),
-        ({"damping": [1.2] * JOINTS}, "kd: FL_hip_joint"),
-        ({"joint_ids_map": list(range(JOINTS))}, "joints"),
-        ({"default_joint_pos": [value + 0.05 for value in pose(GYM)]}, "default_position"),
+        ({"stiffness": [35.0] * JOINTS}, "kp", "kp .* differs: FL_hip_joint 35 and 20"),
+        ({"damping": [1.2] * JOINTS}, "kd", "kd .* differs: FL_hip_joint 1.2 and 1 and 11 more"),
+        (
+            {"default_joint_pos": [value + 0.05 for value in pose(GYM)]},
+            "default_position",
+            "default_position .* differs: FL_hip_joint",
+        ),
     ],
 )
 def test_a_hand_edited_description_is_caught_by_the_metadata(
-    changes: dict[str, Any], named: str, tmp_path: Path
+    changes: dict[str, Any], field: str, named: str, tmp_path: Path
 ) -> None:
-    source = write_deploy(tmp_path / "in", both(changes), with_metadata().SerializeToString())
-    with pytest.raises(Refusal, match=named):
+    model = with_metadata().SerializeToString()
+    right = bring_in(write_deploy(tmp_path / "right", both({}), model), tmp_path / "out")
+    source = write_deploy(tmp_path / "in", both(changes), model)
+    taken = bring_in_with_notes(source, tmp_path / "edited")
+    assert any(re.search(named, line) for line in taken.assumed)
+    found, wanted = getattr(taken.bundle.contract, field), getattr(right.contract, field)
+    np.testing.assert_allclose(found, wanted, atol=1e-3)
+    believed = bring_in(source, tmp_path / "file", {"trust": "file"}).contract
+    assert not np.allclose(getattr(believed, field), wanted, atol=1e-3)
+
+
+def test_joints_in_another_order_than_the_networks_are_refused(tmp_path: Path) -> None:
+    content = both({"joint_ids_map": list(range(JOINTS))})
+    source = write_deploy(tmp_path / "in", content, with_metadata().SerializeToString())
+    with pytest.raises(Refusal, match="joints"):
         bring_in(source, tmp_path / "out")
 
 

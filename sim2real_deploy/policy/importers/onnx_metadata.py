@@ -255,6 +255,8 @@ def cross_check(draft: Draft) -> bool:
             if _differs(field, one, other)
         ]
         if differing and draft.trusted != "file":
+            if key == "default_position" and claims["action"]["offset"] == part[key]:
+                claims["action"]["offset"] = list(theirs)
             part[key] = list(theirs)
             changed = True
             _note(draft, field, differing)
