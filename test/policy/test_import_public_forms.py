@@ -11,6 +11,7 @@ import yaml
 from onnx import TensorProto, helper, numpy_helper
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.policy.importers import LoneNetwork
 from sim2real_deploy.policy.importers.assemble import import_policy
 from sim2real_deploy.policy.importers.draft import Answers
 from sim2real_deploy.policy.importers.places import find_network
@@ -637,3 +638,14 @@ def test_a_variant_keeps_the_motor_numbers_of_the_whole_robot(tmp_path: Path) ->
     taken = import_policy(file, tmp_path / "out", answers, lambda path, sizes: b"")
     assert taken.bundle.contract.joints == spec.joint_names
     assert not taken.bundle.contract.held
+
+
+def test_checkpoints_of_a_training_beside_what_it_exported_are_no_policies(tmp_path: Path) -> None:
+    """As legged_gym leaves them: logs/TASK/RUN/model_*.pt and logs/TASK/exported/policies."""
+    for place in ("Apr19/model_50.pt", "Apr19/model_100.pt", "exported/policies/policy_1.pt"):
+        file = tmp_path / "logs" / "g1" / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"TorchScript")
+    with pytest.raises(LoneNetwork) as alone:
+        bring_in(tmp_path / "logs", tmp_path / "out")
+    assert alone.value.network.name == "policy_1.pt"

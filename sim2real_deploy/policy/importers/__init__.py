@@ -133,7 +133,7 @@ def _remark(file: Path) -> str:
 
 def _networks_below(source: Path) -> list[Path]:
     folders = places.folders_below(source) if source.is_dir() else []
-    return [network for folder in folders for network in places.networks(folder)]
+    return places.exported([net for folder in folders for net in places.networks(folder)])
 
 
 def _policies_below(source: Path) -> list[Path]:

@@ -51,9 +51,12 @@ def networks(source: Path) -> list[Path]:
     """The networks that `source` is or holds; training checkpoints only if nothing else is."""
     if source.is_file():
         return [source] if source.suffix in NETWORKS else []
-    found = files(source, NETWORKS)
-    exported = [file for file in found if not _CHECKPOINT.fullmatch(file.name)]
-    return exported or found
+    return exported(files(source, NETWORKS))
+
+
+def exported(found: Sequence[Path]) -> list[Path]:
+    """Without the checkpoints of a training, unless there is nothing else."""
+    return [file for file in found if not _CHECKPOINT.fullmatch(file.name)] or list(found)
 
 
 def once_each(found: Sequence[Path]) -> list[Path]:
