@@ -18,6 +18,7 @@ from sim2real_deploy.policy import compiled_network
 from sim2real_deploy.policy.compiled_network import Network, within
 from sim2real_deploy.policy.contract import Contract, Term
 from sim2real_deploy.policy.observations import Observation, TermRow
+from sim2real_deploy.policy.session import Session
 from sim2real_deploy.robots.geometry import euler_angles, gravity_in_body
 
 Array = Any  # a numpy array
@@ -66,16 +67,13 @@ class Parts(NamedTuple):
     """What a Policy is made of, for `describe`."""
 
     contract: Contract
+    session: Session
     order: Sequence[int]
     to_sdk: Sequence[int]
     wheels: Sequence[int]  # SDK
     observations: Sequence[Observation]
-    observation: Array
     target: Array
     speed: Array
-    action: Array
-    estimates: Array
-    states: tuple[Array, Array]
     statistics: Array
     judged: Array
 
@@ -140,9 +138,11 @@ _PLACES: dict[str, Callable[..., Sequence[int] | None]] = {
 }
 
 
-def describe(parts: Parts, network: Network) -> CompiledStep | None:
-    """The arrays of a policy; None if one of its terms has no compiled form."""
-    contract, action = parts.contract, parts.contract.action
+def describe(parts: Parts) -> CompiledStep | None:
+    """The arrays of a policy; None if its network or one of its terms has no compiled form."""
+    contract, action, session = parts.contract, parts.contract.action, parts.session
+    if session.network is None:
+        return None
     sources, rest = _Sources(contract), _rounded(contract.default_position)
     take: list[tuple[int, int]] = []
     dress, moves = [], []
@@ -176,18 +176,18 @@ def describe(parts: Parts, network: Network) -> CompiledStep | None:
         take=np.array(take, np.int64),
         dress=np.concatenate(dress, 1),
         moves=np.array(moves, np.int64).reshape(-1, 3),
-        network=network,
-        observation=parts.observation,
-        kept=np.zeros_like(parts.observation),
-        action=parts.action,
+        network=session.network,
+        observation=session.observation,
+        kept=np.zeros_like(session.observation),
+        action=session.action,
         act=np.array([*_rounded((action.offset, action.scale)), *clips.T]),
         moved=np.concatenate([np.zeros(sources.joints), held]),
         to_sdk=np.array([*zip(parts.to_sdk, wheels, strict=True)], np.int64),
         target=parts.target,
         speed=parts.speed,
-        estimates=parts.estimates,
-        before=parts.states[0],
-        after=parts.states[1],
+        estimates=session.estimates,
+        before=session.before,
+        after=session.after,
         statistics=parts.statistics,
         judged=parts.judged,
     )

@@ -205,25 +205,20 @@ class Policy:
 
     def compile(self) -> CompiledStep | None:
         """For compiled loops; None if the network or a term has no form for them."""
-        network = self.session.network
-        if network is not None and not self.odometry and self._motion is None:
+        if not self.odometry and self._motion is None:
             self._compiled = compiled_step.describe(
                 compiled_step.Parts(
                     contract=self.contract,
+                    session=self.session,
                     order=self._order,
                     to_sdk=self._places,
                     wheels=self.wheels,
                     observations=self._observations,
-                    observation=self.observation,
                     target=self.target,
                     speed=self.speed,
-                    action=self.action,
-                    estimates=self.estimates,
-                    states=(self.session.before, self.session.after),
                     statistics=self._statistics,
                     judged=self._judged,
-                ),
-                network,
+                )
             )
         return self._compiled
 
