@@ -18,6 +18,7 @@ from sim2real_deploy.policy.onnx_graph import Node
 Array = Any  # a numpy array
 Ports = Sequence[tuple[str, tuple[int, ...]]]  # names and shapes
 MOST_ROWS = 1000  # a program of more moves single numbers about: onnxruntime does that better
+MOST_NUMBERS = 1_000_000  # in the vector: no policy has as many, but a hostile file may
 
 
 class Inexpressible(Exception):
@@ -49,6 +50,8 @@ class Builder:
 
     def take(self, count: int) -> Array:
         """New places."""
+        if self.size + count > MOST_NUMBERS:
+            raise Inexpressible(f"it works on {self.size + count} numbers")
         self.size += count
         return np.arange(self.size - count, self.size)
 
@@ -97,6 +100,8 @@ class Builder:
 
     def start(self, places: Array) -> int:
         """The first of places in a row; they are brought together if they are apart."""
+        if places.size > MOST_NUMBERS:
+            raise Inexpressible(f"it repeats a number {places.size} times")
         flat = places.ravel()
         if flat.size and np.any(np.diff(flat) != 1):
             together = self.take(flat.size)[0]

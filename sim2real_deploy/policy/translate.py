@@ -12,6 +12,7 @@ from sim2real_deploy.policy.network_builder import Builder, Inexpressible, Ports
 from sim2real_deploy.policy.onnx_graph import Node, read_graph
 
 Array = Any  # a numpy array
+MOST_NORMALISED = 2048  # numbers, since their mean is a matrix of so many rows and columns
 
 
 def translate(model: bytes, inputs: Ports, outputs: Ports) -> Network:
@@ -70,7 +71,7 @@ def _length(build: Builder, node: Node) -> None:
 def _layer_normalization(build: Builder, node: Node) -> None:
     """Each number gets the mean by a matrix, and so does each square."""
     x, scale = build.of(node.inputs[0]), build.constants[node.inputs[1]]
-    if scale.shape != (x.size,):
+    if scale.shape != (x.size,) or x.size > MOST_NORMALISED:
         raise Inexpressible("layers normalised together")
     mean = np.full((x.size, x.size), 1 / x.size, np.float32)
     apart = build.each(ops.SUBTRACT, x, build.matrix(x, mean, np.float32(0)))

@@ -287,6 +287,17 @@ def test_a_network_that_moves_single_numbers_about_stays_in_onnxruntime():
         opened(model, 2500, 2500)
 
 
+def test_a_file_that_asks_for_endless_memory_is_left_to_onnxruntime():
+    for operation, more, why in (("Elu", [], "45000000000 times"), ("Add", [0.5], "numbers")):
+        sketch = Sketch(4)
+        wide = sketch.node("Expand", ["obs", sketch.whole(10**9, 45)])
+        far = sketch.node(operation, [wide, *map(sketch.floats, more)])
+        sketch.nodes.append(helper.make_node("Gather", [far, sketch.whole(0)], ["actions"], axis=0))
+        model = sketch.model({"obs": [1, 45]}, {"actions": [1, 45]})
+        with pytest.raises(Inexpressible, match=why):
+            opened(model, 45, 45)
+
+
 number = st.floats(-100, 100, width=32)
 
 
