@@ -603,7 +603,7 @@ def test_a_network_of_another_size_names_the_ones_that_fit(tmp_path: Path) -> No
     exported.write_bytes(network(2 * SIZE, JOINTS))
     with pytest.raises(Refusal, match=f"these take {SIZE}: --network .*policy_old.onnx"):
         bring_in(tmp_path / "in", tmp_path / "out")
-    right.unlink()
+    right.write_bytes(b"not a network")
     with pytest.raises(Refusal, match=r"try it alone: sim2real policy new .*policy.onnx"):
         bring_in(tmp_path / "in", tmp_path / "out")
 

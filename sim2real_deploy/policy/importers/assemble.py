@@ -98,11 +98,17 @@ def _first_that_fits(
 def _other_network(draft: Draft, answers: Answers) -> str:
     """If the network takes another number of observations than its description makes: what else to
     try, in words."""
-    takes = answers.input_size(draft.network)
-    if not draft.makes or takes in (None, draft.makes):
+
+    def takes(path: Path) -> int | None:
+        try:
+            return answers.input_size(path)
+        except Refusal:  # what lies beside it need not be a network
+            return None
+
+    if not draft.makes or takes(draft.network) in (None, draft.makes):
         return ""
     others = [path for path in places.networks(draft.network.parent) if path != draft.network]
-    fitting = [str(path) for path in others if answers.input_size(path) == draft.makes]
+    fitting = [str(path) for path in others if takes(path) == draft.makes]
     if fitting:
         return f"; beside it these take {draft.makes}: --network {', '.join(fitting)}"
     return (
