@@ -1,5 +1,7 @@
 """The loop end to end with tiny budgets: its steps are done once, its bundle names its bags."""
 
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import yaml
 
 from sim2real_deploy.analysis.gap.world_fit import World
 from sim2real_deploy.analysis.loop import loop as module
+from sim2real_deploy.analysis.loop.finetuning import TUNED
 from sim2real_deploy.analysis.loop.loop import Settings, run_loop
 from sim2real_deploy.analysis.loop.page import headline, write_loop_page
 from sim2real_deploy.analysis.loop.tracking import Tracking, commands_of, track
@@ -114,6 +117,23 @@ def test_joint_friction_that_identification_cannot_see_comes_from_the_gap() -> N
     np.testing.assert_allclose(after, 1.4 * before)
     assert "1.4 times" in words[0]
     assert module._completed(file, {"worlds": []}, spec) == (file, [])
+
+
+def test_fine_tuning_that_was_interrupted_is_not_called_done(tmp_path: Path) -> None:
+    policy, config = load_own_bundle("go2_walk"), load_training("go2_walk")
+    ppo = config.ppo.model_copy(update={"workers": 1, "environments": 4, "steps": 8})
+    tuning = module.fine_tuning(config, policy, "tiny", 320, config.twin)
+    tuning = tuning.model_copy(update={"ppo": ppo})
+
+    def stop(words: str) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        module.fine_tune(tmp_path, tuning, 1, None, policy, {}, stop)
+    assert not (tmp_path / TUNED).exists()
+    done = module.fine_tune(tmp_path, tuning, 1, None, policy, {}, print)
+    assert done["steps"] == 320
+    assert load_own_bundle(tmp_path / TUNED).contract.name == "tiny"
 
 
 @pytest.mark.slow

@@ -79,6 +79,8 @@ def fine_tune(
             told(f"  {now['done']:.0%}, {now['steps']:,} steps, error {now['error_v']:.3f} m/s")
 
     checkpoint = train(Run(config, place / "run", seed, minutes), Hooks(report=report))
+    if _was_stopped(figures, config.steps, minutes):
+        raise KeyboardInterrupt  # the same command goes on from the checkpoint
     for name in (TUNED, GAINS):  # half written by an interruption
         shutil.rmtree(place / name, ignore_errors=True)
     contract = export(checkpoint, place / TUNED, made_from)
@@ -89,3 +91,11 @@ def fine_tune(
         "seconds": figures.get("seconds", 0.0),
         "sha256": contract.sha256,
     }
+
+
+def _was_stopped(last: Mapping[str, Any], steps: int, minutes: float | None) -> bool:
+    """Training ends in good order on Ctrl-C, too: whether its last report is of that."""
+    if not last:  # a run that was complete before
+        return False
+    in_time = minutes is None or last["session_seconds"] < 60 * minutes
+    return in_time and bool(last["steps"] < steps)
