@@ -208,7 +208,7 @@ def test_no_reading_takes_a_correction_out_of_its_bounds(steps, adapts, seed):
     bench = Bench(weak(), adapts=adapts, seed=seed)
     parts = bench.adaptation.parts
     parts.now[[LEVEL, CARRIED_KG]] = 1.0, PAYLOAD_BOUND_KG
-    parts.friction.believed[:] = BOUND
+    bench.adaptation.friction.believed[:] = BOUND
     parts.factor[:] = GAIN_HIGH
     with np.errstate(all="ignore"):
         for reading, lie in steps:

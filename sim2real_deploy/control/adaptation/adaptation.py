@@ -89,12 +89,12 @@ class Own(NamedTuple):
 
 
 class Adapting(NamedTuple):
-    """All that adaptation works on."""
+    """All that adaptation works on; its parts as tables, which are quicker to compile."""
 
-    motors: Motors
-    friction: Friction
-    load: Load
-    hold: Hold
+    motors: Any  # Motors
+    friction: Any  # Friction
+    load: Any  # Load
+    hold: Any  # Hold
     told: Told
     seen: Seen
     gain: Array  # factor on kp and kd
@@ -117,7 +117,7 @@ def follow_strength(parts: Adapting) -> float:
     most, strain = GAIN_RATE * parts.figures[CYCLE_S], 0.0
     wanted, uses, factor = parts.wanted, parts.uses, parts.factor
     for j in range(wanted.size):
-        wanted[j] = parts.motors.nominal[j] / max(parts.motors.strength[j], 1e-3)
+        wanted[j] = parts.motors.rows.nominal[j] / max(parts.motors.rows.strength[j], 1e-3)
         off = abs(wanted[j] - 1.0)
         uses[j] = off > GAIN_FROM or (uses[j] and off > GAIN_UNTIL)
         goal = min(max(wanted[j], GAIN_LOW), GAIN_HIGH) if uses[j] else 1.0
@@ -132,7 +132,7 @@ def follow_strength(parts: Adapting) -> float:
 def follow_payload(parts: Adapting) -> float:
     """Carry what is found, at its rate, and no more of it while a limit acts. Returns what is
     found, by its bound."""
-    now, found = parts.now, parts.load.believed[payload.PAYLOAD]
+    now, found = parts.now, parts.load.rows.believed[payload.PAYLOAD]
     least = PAYLOAD_UNTIL_KG if now[CARRIED_KG] > 0.0 else PAYLOAD_FROM_KG
     wanted = min(max(found, 0.0), PAYLOAD_BOUND_KG)
     if wanted < least:
@@ -146,7 +146,7 @@ def follow_payload(parts: Adapting) -> float:
 @part
 def follow(parts: Adapting, allowed: bool) -> None:
     """Once per cycle: corrections fade and move towards what is believed."""
-    memo, now, rubs, strain = parts.memo, parts.now, parts.friction, 0.0
+    memo, now, rubs, strain = parts.memo, parts.now, parts.friction.rows, 0.0
     fades = parts.figures[CYCLE_S] / FADE_S
     now[LEVEL] = min(1.0, now[LEVEL] + fades) if allowed else max(0.0, now[LEVEL] - fades)
     friction.update(rubs, not memo[AT_LIMIT])
@@ -174,7 +174,7 @@ def look(seen: Seen, numbers: Array, tick: int) -> None:
 @part
 def push(parts: Adapting) -> None:
     """The torque to add at this state."""
-    rubs, carried = parts.friction, parts.now[CARRIED_KG]
+    rubs, carried = parts.friction.rows, parts.now[CARRIED_KG]
     some = parts.memo[PUSHES] or carried > 0.0
     for j in range(rubs.believed.size):
         some = some or rubs.believed[j] > 0.0
@@ -182,7 +182,7 @@ def push(parts: Adapting) -> None:
         return
     for leg in range(parts.shares.size):
         share = carried / (parts.figures[SUPPORTED_KG] + carried)
-        parts.shares[leg] = share * parts.load.carries[leg]
+        parts.shares[leg] = share * parts.load.rows.carries[leg]
     parts.memo[PUSHES] = push_joints(
         parts.seen.joints,
         parts.shares,
@@ -201,15 +201,17 @@ def learn_phase(parts: Adapting, phase: int) -> None:
     """One part of the work of a cycle."""
     if phase < LEG_TICKS:
         for leg in range(phase, parts.shares.size, LEG_TICKS):
-            payload.learn(parts.load, leg, parts.seen, parts.friction, parts.memo[AT_LIMIT] != 0)
+            payload.learn(
+                parts.load.rows, leg, parts.seen, parts.friction.rows, parts.memo[AT_LIMIT] != 0
+            )
     elif phase == TAKE:
-        strength.take(parts.motors, parts.seen.joints)
+        strength.take(parts.motors.rows, parts.seen.joints)
     elif phase == COMPARE:
-        strength.compare(parts.motors)
+        strength.compare(parts.motors.rows)
     elif phase == ESTIMATE:
-        strength.estimate(parts.motors)
+        strength.estimate(parts.motors.rows)
     elif phase == PREPARE:
-        leg_loads.mark(parts.load.legs, parts.seen)
+        leg_loads.mark(parts.load.rows.legs, parts.seen)
 
 
 @part
@@ -218,12 +220,12 @@ def steer(parts: Adapting, allowed: bool) -> None:
     acted teaches nothing."""
     told, memo, unknown = parts.told, parts.memo, parts.memo[LIMITED]
     memo[STEPPED] = memo[LIMITED] = 0
-    payload.look(parts.load)
+    payload.look(parts.load.rows)
     for axis in range(2):
-        told.seen[axis] = math.nan if unknown else parts.load.velocity[axis]
+        told.seen[axis] = math.nan if unknown else parts.load.rows.velocity[axis]
     told.seen[2] = parts.seen.imu[leg_loads.GYROSCOPE + 2]
     if memo[STEERS]:
-        velocity_hold.step(parts.hold, told, allowed)
+        velocity_hold.step(parts.hold.rows, told, allowed)
 
 
 @part
@@ -282,7 +284,7 @@ def learn(
         if phase == FOLLOW:
             follow(parts, allowed)
     memo[TICK] = tick
-    if strength.remember(parts.motors, sent, acted):
+    if strength.remember(parts.motors.rows, sent, acted):
         memo[LIMITED] = memo[AT_LIMIT] = 1
     return parts.now[STRAIN]  # type: ignore[no-any-return]
 
@@ -310,7 +312,11 @@ class Adaptation:
         for number, leg in enumerate(self.load.legs.legs):
             leg_of[leg[0]] = number
         self.parts = Adapting(
-            *(self.motors, self.friction, self.load, self.hold, Told.nothing()),
+            motors=table(self.motors),
+            friction=table(self.friction),
+            load=table(self.load),
+            hold=table(self.hold),
+            told=Told.nothing(),
             seen=Seen(np.zeros(10), np.zeros((3, joints)), np.zeros(1, np.int64)),
             gain=self.gain,
             torque=self.torque,
