@@ -17,6 +17,7 @@ from onnx import helper
 
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.bundle import load_bundle
+from sim2real_deploy.policy.importers import network as network_file
 from sim2real_deploy.policy.importers.vocabulary import TERM_ORDERS
 from sim2real_deploy.policy.skeleton import presets, write_skeleton
 from sim2real_deploy.robots import load_robot
@@ -585,6 +586,12 @@ def test_holosoma(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "dance.onnx")
     with pytest.raises(Refusal, match="reference motion"):
         bring_in(tmp_path / "dance.onnx", tmp_path / "other")
+    for key, odd in (("dof_names", "1e999"), ("kp", "{}"), ("kd", "[" * 100_000), ("kp", "[NaN]")):
+        helper.set_model_props(model, {**metadata, key: odd})
+        onnx.save(model, tmp_path / f"{key}.onnx")
+        network_file.metadata.cache_clear()
+        with pytest.raises(Refusal, match=key):
+            bring_in(tmp_path / f"{key}.onnx", tmp_path / "odd")
 
 
 # ---- whatever it is

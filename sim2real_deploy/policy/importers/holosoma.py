@@ -6,12 +6,14 @@ Its default pose is one of the poses in the robot's file.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sim2real_deploy import configfile
 from sim2real_deploy.errors import Refusal
 from sim2real_deploy.policy.importers import network
-from sim2real_deploy.policy.importers.draft import Answers, Draft
+from sim2real_deploy.policy.importers.draft import Answers, Draft, Foreign, Range
 from sim2real_deploy.policy.importers.robots import known_robots
 
 NAME = "holosoma ONNX metadata"
@@ -35,40 +37,53 @@ def recognises(file: Path) -> bool:
     return {"dof_names", "kp", "kd"} <= network.metadata(file).keys()
 
 
+class _Ranges(Foreign):
+    lin_vel_x: Range
+    lin_vel_y: Range
+    ang_vel_yaw: Range
+
+
+class _Metadata(Foreign):
+    dof_names: tuple[str, ...]
+    kp: tuple[float, ...]
+    kd: tuple[float, ...]
+    command_ranges: _Ranges | None = None
+
+
 def read(file: Path, answers: Answers) -> Draft:
     data = network.metadata(file)
-    joints, kp, kd, ranges = (
-        _json(data.get(key, "null"), key, file)
-        for key in ("dof_names", "kp", "kd", "command_ranges")
-    )
-    if not isinstance(ranges, dict):
+    content = {key: _json(data[key], key, file) for key in _Metadata.model_fields if key in data}
+    told = configfile.parse(content, _Metadata, f"{file}: metadata")
+    ranges = told.command_ranges
+    if ranges is None:
         raise Refusal(
             f"{file}: command_ranges: missing, so it follows a reference motion; only policies "
             "that follow a velocity command can be run"
         )
-    default = _pose(joints, file, answers)
+    default = _pose(told.dof_names, file, answers)
+    scale = [ACTION_SCALE] * len(told.dof_names)
     return Draft(
         source=file,
         network=file,
-        joints=joints,
+        joints=told.dof_names,
         claims={
             "rate_hz": RATE_HZ,
             "default_position": default,
-            "kp": kp,
-            "kd": kd,
-            "action": {"scale": [ACTION_SCALE] * len(joints), "offset": default, "observed": "raw"},
+            "kp": told.kp,
+            "kd": told.kd,
+            "action": {"scale": scale, "offset": default, "observed": "raw"},
             "observations": [{"input": "", "terms": [dict(term) for term in TERMS]}],
             "command_ranges": {
-                "vx": ranges.get("lin_vel_x"),
-                "vy": ranges.get("lin_vel_y"),
-                "wz": ranges.get("ang_vel_yaw"),
+                "vx": ranges.lin_vel_x,
+                "vy": ranges.lin_vel_y,
+                "wz": ranges.ang_vel_yaw,
             },
         },
         assumed=["rate, action scale, observations and pose of holosoma's locomotion task"],
     )
 
 
-def _pose(joints: list[str], file: Path, answers: Answers) -> list[float]:
+def _pose(joints: Sequence[str], file: Path, answers: Answers) -> list[float]:
     for spec in known_robots(answers.robot):
         if POSE in spec.poses and set(joints) == set(spec.joint_names):
             pose = dict(zip(spec.joint_names, spec.poses[POSE], strict=True))
@@ -81,5 +96,5 @@ def _pose(joints: list[str], file: Path, answers: Answers) -> list[float]:
 def _json(text: str, key: str, file: Path) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refusal(f"{file}: metadata {key}: not JSON: {error}") from None
