@@ -5,6 +5,7 @@ ROS namespace and the vendor domain, so two robots (or two twins) never mix.
 """
 
 import errno
+import fcntl
 import os
 import re
 import socket
@@ -43,6 +44,7 @@ class LocalChannel:
         for path in (str(self._path), self._peer):
             if len(os.fsencode(path)) > _PATH_LIMIT:
                 raise Refusal(f"{path}: too long for a Unix socket; set XDG_RUNTIME_DIR shorter")
+        self._lock = os.open(directory / f"{own}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._bind(own)
@@ -51,15 +53,25 @@ class LocalChannel:
         address = str(self._path)
         previous_mask = os.umask(0o177)
         try:
-            if _somebody_listens(address):
+            if not self._alone() or _somebody_listens(address):
                 raise Refusal(f"{address}: another '{own}' process is running; end it first")
             self._path.unlink(missing_ok=True)  # left behind by a killed process
             self._socket.bind(address)
         except BaseException:
             self._socket.close()
+            os.close(self._lock)
             raise
         finally:
             os.umask(previous_mask)
+
+    def _alone(self) -> bool:
+        """Until this process ends, it alone has the name: of two that start in one moment, each
+        would find nobody who listens, and take the other's socket away."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def send(self, datagram: bytes) -> bool:
         """Returns False if the peer is not running or its queue is full."""
@@ -94,6 +106,7 @@ class LocalChannel:
             return
         self._socket.close()
         self._path.unlink(missing_ok=True)
+        os.close(self._lock)
 
     def __enter__(self) -> "LocalChannel":
         return self

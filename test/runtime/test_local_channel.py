@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from sim2real_deploy.errors import Refusal
+from sim2real_deploy.runtime import local_channel
 from sim2real_deploy.runtime.local_channel import (
     MOST_RECEIVED,
     LocalChannel,
@@ -96,6 +97,20 @@ def test_robots_meet_by_namespace_and_domain(
         assert directory.is_relative_to(tmp_path)
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
         assert directory.stat().st_uid == os.getuid()
+
+
+def test_of_two_that_start_in_one_moment_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither hears the other listen yet. The second once took the first one's socket: control
+    then answered a supervisor that nobody heard."""
+    monkeypatch.setattr(local_channel, "_somebody_listens", lambda _: False)
+    with LocalChannel(tmp_path, "safety", "control"):
+        with pytest.raises(Refusal, match="another 'safety' process is running"):
+            LocalChannel(tmp_path, "safety", "control")
+        assert (tmp_path / "safety.sock").exists()
+        LocalChannel(tmp_path, "control", "safety").close()
+    LocalChannel(tmp_path, "safety", "control").close()
 
 
 def test_a_folder_that_others_may_enter_is_refused(
