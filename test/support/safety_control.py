@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 
+from sim2real_deploy.control.loop import LAST_DAMPING
 from sim2real_deploy.robots import JointCommand, load_robot
 from sim2real_deploy.runtime.local_channel import LocalChannel, run_directory
 from sim2real_deploy.runtime.realtime import prefer_this_thread
@@ -50,6 +51,9 @@ def main() -> None:
         if (answer := side.answer(report)) is not None:
             channel.send(answer)
         if leaving:
+            for _ in range(LAST_DAMPING):  # one alone may come with the last that drives
+                link.send(damping)
+                link.wait(0.002)
             channel.close()
             link.close()
             return
