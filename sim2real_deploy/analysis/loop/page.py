@@ -12,7 +12,7 @@ from sim2real_deploy.analysis.plots import Bar, bars
 from sim2real_deploy.analysis.report import write_page
 from sim2real_deploy.analysis.sections import Cell, Section, table
 
-POLICIES = {"before": "before", GAINS: "with gains for its motors", TUNED: "and fine-tuned"}
+POLICIES = {"before": "before", GAINS: "with gains for its motors", TUNED: "fine-tuned as well"}
 TRACKED = {
     "velocity": "velocity error on the identified twin, once a command has settled",
     "settling": "the same while it settles: in part beyond any policy",
