@@ -8,6 +8,7 @@ import io
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -81,6 +82,7 @@ class Launcher:
             with suppress(OSError):  # the terminal may be gone
                 self._status.stop()
             self._stop()
+            _drop_unwritten()
         if self._asked_to_stop.is_set():  # a process told to end may still report a failure
             codes = (r.popen.returncode for r in self._running if r.process.essential)
             exit_code = next(filter(None, codes), exit_code)
@@ -152,3 +154,12 @@ class Launcher:
         text = Text.assemble((f"{name:>18} ", colour), Text.from_ansi(line))
         with suppress(OSError):  # the terminal is gone: what it would have shown is lost
             self._console.print(text, soft_wrap=True)
+
+
+def _drop_unwritten() -> None:
+    """What a terminal that is gone did not get: else Python fails on it as it exits (code 120)."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
